@@ -1,0 +1,1 @@
+"""The HTTP service: plans and programs for training workers."""

@@ -1,0 +1,1 @@
+"""The solver benchmark suite and its instances."""
