@@ -1,0 +1,107 @@
+"""A plan's content as plain JSON values, its canonical bytes and its id.
+
+Operations stand as one string a worker, ``"0F0.0 0F0.1 0I0.0"``, and their starts as integer nanoseconds beside them;
+durations follow from the problem. Canonical JSON has sorted keys, no spaces and ASCII only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+from planner.operation import Kind
+from planner.problem import Problem
+from planner.schedule import Schedule
+
+if TYPE_CHECKING:
+    from planner.plan import Plan
+
+
+def canonical_json(content: dict[str, Any]) -> bytes:
+    """Canonical JSON of plain values: equal values give equal bytes."""
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+def content_id(content: dict[str, Any]) -> str:
+    """sha256 of the canonical JSON, 64 hexadecimal digits: a plan's id."""
+    return hashlib.sha256(canonical_json(content)).hexdigest()
+
+
+def plan_content(plan: Plan) -> dict[str, Any]:
+    """Everything of a plan but ``wall_s`` and ``plan_id``, as plain JSON values."""
+    return {
+        "job": {"name": plan.job_name, "sha256": plan.job_sha256},
+        "failures": {
+            "nodes": list(plan.failed_nodes),
+            "workers": [str(worker) for worker in plan.failed_workers],
+            "degraded_ppm": {str(worker): ppm for worker, ppm in plan.degraded},
+            "key": list(plan.failure_key),
+        },
+        "problem": problem_content(plan.problem),
+        "schedule": schedule_content(plan.schedule),
+        "worker_ranks": list(plan.worker_ranks),
+        "result": {
+            "status": plan.status.value,
+            "period_ns": plan.period_ns,
+            "bound": {"ns": plan.bound_ns, "name": plan.bound_name, "slot": plan.bound_slot},
+            "fault_free_ns": plan.fault_free_ns,
+            "baseline_1f1b_ns": plan.baseline_1f1b_ns,
+            "slots": [{name: getattr(slot, name) for name in slot.__slots__} for slot in plan.slots],
+            "migrations": [
+                {
+                    "source": str(move.source),
+                    "target": str(move.target),
+                    "donor": str(move.donor),
+                    "moved_bytes": move.moved_bytes,
+                }
+                for move in plan.migrations
+            ],
+            "relabelling": [[seat.slot, seat.canonical, seat.real] for seat in plan.relabelling],
+            "notes": list(plan.notes),
+        },
+        "provenance": {
+            "solver": plan.solver,
+            "seed": plan.seed,
+            "deadline_s": plan.deadline_s,
+            "target_gap": plan.target_gap,
+            "solver_workers": plan.solver_workers,
+            "versions": dict(plan.versions),
+        },
+    }
+
+
+def problem_content(problem: Problem) -> dict[str, Any]:
+    """A problem as plain JSON values; durations in integer nanoseconds."""
+    return {
+        "optimizer": problem.optimizer.value,
+        "microbatches": list(problem.microbatches),
+        "stages": [{name: getattr(stage, name) for name in stage.__slots__} for stage in problem.stages],
+        "slots": [
+            {"stages": list(slot.stages), "sync_ns": slot.sync_ns, "capacity_bytes": slot.capacity_bytes}
+            for slot in problem.slots
+        ],
+        "dead": [str(worker) for worker in sorted(problem.dead)],
+        "speeds_ppm": {str(worker): problem.speeds_ppm[worker] for worker in sorted(problem.speeds_ppm)},
+    }
+
+
+def schedule_content(schedule: Schedule) -> dict[str, Any]:
+    """A schedule as plain JSON values: worker to its operations and their starts; idle workers are left out."""
+    letters = [kind.name for kind in Kind]
+    words = [
+        f"{stage}{letters[kind]}{pipeline}.{microbatch}"
+        for stage, kind, pipeline, microbatch in zip(
+            schedule.stage.tolist(),
+            schedule.kind.tolist(),
+            schedule.pipeline.tolist(),
+            schedule.microbatch.tolist(),
+            strict=True,
+        )
+    ]
+    starts, offsets = schedule.start_ns.tolist(), schedule.offsets.tolist()
+    return {
+        str(schedule.worker_at(index)): {"operations": " ".join(words[first:end]), "start_ns": starts[first:end]}
+        for index, (first, end) in enumerate(zip(offsets, offsets[1:], strict=False))
+        if first < end
+    }
