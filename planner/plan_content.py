@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from planner.operation import Kind
@@ -63,8 +64,8 @@ def plan_content(plan: Plan) -> dict[str, Any]:
         "provenance": {
             "solver": plan.solver,
             "seed": plan.seed,
-            "deadline_s": plan.deadline_s,
-            "target_gap": plan.target_gap,
+            "deadline_s": float(plan.deadline_s),
+            "target_gap": float(plan.target_gap),
             "solver_workers": plan.solver_workers,
             "versions": dict(plan.versions),
         },
@@ -102,6 +103,6 @@ def schedule_content(schedule: Schedule) -> dict[str, Any]:
     starts, offsets = schedule.start_ns.tolist(), schedule.offsets.tolist()
     return {
         str(schedule.worker_at(index)): {"operations": " ".join(words[first:end]), "start_ns": starts[first:end]}
-        for index, (first, end) in enumerate(zip(offsets, offsets[1:], strict=False))
+        for index, (first, end) in enumerate(pairwise(offsets))
         if first < end
     }
