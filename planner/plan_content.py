@@ -11,6 +11,9 @@ import json
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
+
 from planner.operation import Kind
 from planner.problem import Problem
 from planner.schedule import Schedule
@@ -89,20 +92,21 @@ def problem_content(problem: Problem) -> dict[str, Any]:
 
 def schedule_content(schedule: Schedule) -> dict[str, Any]:
     """A schedule as plain JSON values: worker to its operations and their starts; idle workers are left out."""
-    letters = [kind.name for kind in Kind]
-    words = [
-        f"{stage}{letters[kind]}{pipeline}.{microbatch}"
-        for stage, kind, pipeline, microbatch in zip(
-            schedule.stage.tolist(),
-            schedule.kind.tolist(),
-            schedule.pipeline.tolist(),
-            schedule.microbatch.tolist(),
-            strict=True,
-        )
-    ]
+    words = _operation_words(schedule).tolist()
     starts, offsets = schedule.start_ns.tolist(), schedule.offsets.tolist()
     return {
         str(schedule.worker_at(index)): {"operations": " ".join(words[first:end]), "start_ns": starts[first:end]}
         for index, (first, end) in enumerate(pairwise(offsets))
         if first < end
     }
+
+
+def _operation_words(schedule: Schedule) -> npt.NDArray[np.object_]:
+    # Each word is one of few heads ("2F") and one of few tails ("1.3"): two table look-ups and one concatenation.
+    kinds, microbatches = len(Kind), int(schedule.microbatch.max(initial=0)) + 1
+    heads = [f"{v}{kind.name}" for v in range(int(schedule.stage.max(initial=0)) + 1) for kind in Kind]
+    pairs, tail = np.unique(schedule.pipeline * microbatches + schedule.microbatch, return_inverse=True)
+    tails = [f"{pair // microbatches}.{pair % microbatches}" for pair in pairs.tolist()]
+    head = schedule.stage * kinds + schedule.kind
+    words: npt.NDArray[np.object_] = np.array(heads, dtype=object)[head] + np.array(tails, dtype=object)[tail]
+    return words

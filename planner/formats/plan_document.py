@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import re
+from typing import Annotated, Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
 from planner.errors import PlanFileError
@@ -228,25 +228,26 @@ def schedule_from_form(workers: dict[str, WorkerForm], problem: Problem) -> Sche
     Raises
     ------
     PlanFileError
-        If a worker's operations cannot be read, name a stage that is not there, or have another number of starts.
+        If a worker's operations cannot be read, name what the problem does not have, or have another number of starts.
     """
     num_workers = problem.num_pipelines * problem.num_slots
-    parts: list[IntColumn] = [np.empty((0, 4), np.int64)] * num_workers
-    starts: list[npt.NDArray[Any]] = [np.empty(0, np.int64)] * num_workers
+    by_index: dict[int, WorkerForm] = {}
     for text, form in workers.items():
         worker = parse_worker(text)
-        index = worker.pipeline * problem.num_slots + worker.slot
-        if worker.slot >= problem.num_slots or index >= num_workers:
+        if worker.slot >= problem.num_slots or worker.pipeline >= problem.num_pipelines:
             raise PlanFileError(f"the schedule names worker {text}, which the problem does not have")
-        parts[index], starts[index] = _parse_operations(text, form.operations), _int_column(text, form.start_ns)
-        if len(parts[index]) != len(starts[index]):
-            raise PlanFileError(f"worker {text} has {len(parts[index])} operations and {len(starts[index])} starts")
-    rows, start = np.concatenate(parts), np.concatenate(starts)
-    counts = np.array([len(part) for part in parts], np.int64)
+        if form.operations.count(" ") + 1 != len(form.start_ns):
+            raise PlanFileError(
+                f"worker {text} has {form.operations.count(' ') + 1} operations and {len(form.start_ns)} starts"
+            )
+        by_index[worker.pipeline * problem.num_slots + worker.slot] = form
+    order = sorted(by_index)
+    counts = np.zeros(num_workers, np.int64)
+    counts[order] = [len(by_index[index].start_ns) for index in order]
+    rows = _parse_operations(" ".join(by_index[index].operations for index in order), int(counts.sum()))
+    _check_ranges(rows, problem)
+    start = _starts([ns for index in order for ns in by_index[index].start_ns])
     stage, kind = rows[:, 0], rows[:, 1]
-    if len(stage) and int(stage.max()) >= problem.num_stages:
-        raise PlanFileError(f"the schedule names stage {stage.max()}; the problem has {problem.num_stages}")
-    worker_idx = np.repeat(np.arange(num_workers), counts)
     return Schedule(
         num_pipelines=problem.num_pipelines,
         num_slots=problem.num_slots,
@@ -256,7 +257,7 @@ def schedule_from_form(workers: dict[str, WorkerForm], problem: Problem) -> Sche
         pipeline=rows[:, 2],
         microbatch=rows[:, 3],
         start_ns=start,
-        end_ns=start + operation_durations(problem, worker_idx, kind, stage),
+        end_ns=start + operation_durations(problem, np.repeat(np.arange(num_workers), counts), kind, stage),
     )
 
 
@@ -276,26 +277,41 @@ def operation_durations(problem: Problem, worker_idx: IntColumn, kind: IntColumn
     return np.asarray(table[class_of_worker[worker_idx], kind, stage], dtype=np.int64)
 
 
-_SEPARATED = [(kind.name, f" {kind.value} ") for kind in Kind] + [(".", " ")]
+_LETTERS = re.compile(r"[0-9FIWB. ]*", re.ASCII)
+_SEPARATED = [*((kind.name, f" {kind.value} ") for kind in Kind), (".", " ")]
 
 
-def _parse_operations(worker: str, text: str) -> IntColumn:
+def _parse_operations(text: str, count: int) -> IntColumn:
     # Lenient on purpose and fast: the reader compares the id of what was understood with the file's, so that any
     # spelling but the canonical one is refused there.
+    if _LETTERS.fullmatch(text) is None:
+        raise PlanFileError("the schedule's operations cannot be read; expected the form 2F1.3 2I1.3")
     for letter, number in _SEPARATED:
         text = text.replace(letter, number)
-    numbers = _int_column(worker, text.split())
-    if len(numbers) % 4:
-        raise PlanFileError(f"worker {worker}'s operations cannot be read; expected the form 2F1.3 2I1.3")
+    numbers = np.fromstring(text, dtype=np.int64, sep=" ")
+    if len(numbers) != 4 * count:
+        raise PlanFileError("the schedule's operations cannot be read; expected the form 2F1.3 2I1.3")
     return numbers.reshape(-1, 4)
 
 
-def _int_column(worker: str, values: list[Any]) -> IntColumn:
+def _check_ranges(rows: IntColumn, problem: Problem) -> None:
+    limits = (
+        ("stage", problem.num_stages),
+        ("kind", len(Kind)),
+        ("pipeline", problem.num_pipelines),
+        ("microbatch", max(problem.microbatches)),
+    )
+    for column, (name, limit) in enumerate(limits):
+        lowest, highest = int(rows[:, column].min(initial=0)), int(rows[:, column].max(initial=0))
+        if lowest < 0 or highest >= limit:
+            raise PlanFileError(f"the schedule names {name} {max(highest, -lowest)}; expected 0 to {limit - 1}")
+
+
+def _starts(values: list[int]) -> IntColumn:
     try:
-        column = np.array(list(map(int, values)), dtype=np.int64)
-    except (ValueError, OverflowError) as error:
-        raise PlanFileError(f"worker {worker}'s operations cannot be read: {error}") from error
-    return column
+        return np.array(values, dtype=np.int64)
+    except OverflowError as error:
+        raise PlanFileError("a start in the schedule does not fit 64 bits") from error
 
 
 def _by_worker(values: dict[str, int]) -> list[tuple[str, int]]:
