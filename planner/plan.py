@@ -74,12 +74,11 @@ class Migration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Relabelling:
-    """Within ``slot``, worker ``canonical`` of the normalised problem is played by pipeline ``real``'s."""
+class Seat:
+    """A live worker that plays, after normalisation, the part of another pipeline's worker of its slot."""
 
-    slot: int
-    canonical: int
-    real: int
+    worker: Worker
+    part: Worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -118,7 +117,7 @@ class Plan:
     migrations
         Moves that this plan presumes; empty for rerouting in place.
     relabelling
-        Where normalisation seats other workers than the canonical ones.
+        Live workers that normalisation moved from their home's part to another; empty where all stay.
     notes
         What a reader has to know, one sentence each: a solver that failed, a migration that would pay.
     solver, seed, deadline_s, target_gap, solver_workers
@@ -154,7 +153,7 @@ class Plan:
     baseline_1f1b_ns: int | None
     slots: tuple[SlotSummary, ...]
     migrations: tuple[Migration, ...] = ()
-    relabelling: tuple[Relabelling, ...] = ()
+    relabelling: tuple[Seat, ...] = ()
     notes: tuple[str, ...] = ()
     solver: str
     seed: int

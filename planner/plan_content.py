@@ -61,7 +61,7 @@ def plan_content(plan: Plan) -> dict[str, Any]:
                 }
                 for move in plan.migrations
             ],
-            "relabelling": [[seat.slot, seat.canonical, seat.real] for seat in plan.relabelling],
+            "relabelling": {str(seat.worker): str(seat.part) for seat in plan.relabelling},
             "notes": list(plan.notes),
         },
         "provenance": {

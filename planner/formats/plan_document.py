@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from planner.errors import PlanFileError
 from planner.operation import Kind, parse_worker
-from planner.plan import Migration, Plan, PlanStatus, Relabelling, SlotSummary
+from planner.plan import Migration, Plan, PlanStatus, Seat, SlotSummary
 from planner.problem import FULL_SPEED_PPM, Optimizer, Problem, Slot, Stage, scaled_ns
 from planner.schedule import IntColumn, Schedule
 
@@ -120,7 +120,7 @@ class ResultForm(_Form):
     baseline_1f1b_ns: Count | None
     slots: list[SlotSummaryForm]
     migrations: list[MigrationForm]
-    relabelling: list[Annotated[list[Count], Field(min_length=3, max_length=3)]]
+    relabelling: dict[WorkerText, WorkerText]
     notes: list[str]
 
 
@@ -195,7 +195,15 @@ def plan_from_document(document: PlanDocument) -> Plan:
             )
             for move in result.migrations
         ),
-        relabelling=tuple(Relabelling(slot=s, canonical=a, real=b) for s, a, b in result.relabelling),
+        relabelling=tuple(
+            sorted(
+                (
+                    Seat(worker=parse_worker(worker), part=parse_worker(part))
+                    for worker, part in result.relabelling.items()
+                ),
+                key=lambda seat: seat.worker,
+            )
+        ),
         notes=tuple(result.notes),
         solver=provenance.solver,
         seed=provenance.seed,
