@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from planner.errors import PlanFileError
+from planner.failure_key import FailureKey
 from planner.operation import Worker
 from planner.plan_content import content_id, plan_content
 from planner.problem import FULL_SPEED_PPM, Problem
@@ -103,7 +104,7 @@ class Plan:
     failed_nodes, failed_workers, degraded
         The failure set: node names, the workers that are down, and the slow ones with their speed in parts per million.
     failure_key
-        Failed workers per slot that the plan is keyed by (after ``migrations``).
+        Dead and slow workers per slot that the plan is keyed by (after ``migrations``).
     status, period_ns
         What is claimed.
     bound_ns, bound_name, bound_slot
@@ -143,7 +144,7 @@ class Plan:
     failed_nodes: tuple[str, ...]
     failed_workers: tuple[Worker, ...]
     degraded: tuple[tuple[Worker, int], ...]
-    failure_key: tuple[int, ...]
+    failure_key: FailureKey
     status: PlanStatus
     period_ns: int
     bound_ns: int
@@ -175,11 +176,9 @@ class Plan:
                 f"the schedule has {self.schedule.num_pipelines} x {self.schedule.num_slots} workers; "
                 f"expected the problem's {shape[0]} x {shape[1]}"
             )
-        for name in ("slots", "failure_key"):
-            if len(getattr(self, name)) != shape[1]:
-                raise PlanFileError(
-                    f"{name} has {len(getattr(self, name))} entries; expected one for each of {shape[1]} slots"
-                )
+        for name, found in (("slots", len(self.slots)), ("failure_key", self.failure_key.num_slots)):
+            if found != shape[1]:
+                raise PlanFileError(f"{name} has {found} entries; expected one for each of {shape[1]} slots")
         if len(self.worker_ranks) not in (0, shape[0] * shape[1]):
             raise PlanFileError(
                 f"worker_ranks has {len(self.worker_ranks)} entries; expected none or {shape[0] * shape[1]}"

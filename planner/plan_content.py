@@ -40,7 +40,7 @@ def plan_content(plan: Plan) -> dict[str, Any]:
             "nodes": list(plan.failed_nodes),
             "workers": [str(worker) for worker in plan.failed_workers],
             "degraded_ppm": {str(worker): ppm for worker, ppm in plan.degraded},
-            "key": list(plan.failure_key),
+            "key": str(plan.failure_key),
         },
         "problem": problem_content(plan.problem),
         "schedule": schedule_content(plan.schedule),

@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from planner.errors import PlanFileError
+from planner.failure_key import parse_failure_key
 from planner.operation import Kind, parse_worker
 from planner.plan import Migration, Plan, PlanStatus, Seat, SlotSummary
 from planner.problem import FULL_SPEED_PPM, Optimizer, Problem, Slot, Stage, scaled_ns
@@ -38,7 +39,7 @@ class FailuresForm(_Form):
     degraded_ppm: dict[WorkerText, Count] = Field(
         description="Speed of each slow worker, 1 to 999,999 parts per million."
     )
-    key: list[Count] = Field(description="Failed workers per slot.")
+    key: str = Field(description="Failure key: dead workers per slot, then slow ones as slot@ppm.")
 
 
 class StageForm(_Form):
@@ -177,7 +178,7 @@ def plan_from_document(document: PlanDocument) -> Plan:
         failed_nodes=tuple(failures.nodes),
         failed_workers=tuple(parse_worker(text) for text in failures.workers),
         degraded=tuple((parse_worker(text), ppm) for text, ppm in _by_worker(failures.degraded_ppm)),
-        failure_key=tuple(failures.key),
+        failure_key=parse_failure_key(failures.key),
         status=PlanStatus(result.status),
         period_ns=result.period_ns,
         bound_ns=result.bound.ns,

@@ -22,7 +22,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from planner.errors import DocumentLimitError, PlanFileError, PlanHashError, ReplanError
+from planner.errors import DocumentLimitError, InputError, PlanFileError, PlanHashError, ReplanError
 from planner.formats.plan_document import PlanDocument, plan_from_document
 from planner.plan import Plan
 from planner.plan_content import canonical_json, content_id, plan_content
@@ -88,8 +88,10 @@ def read_plan(path: Path) -> Plan:
 
     Raises
     ------
+    InputError
+        If the file cannot be read.
     PlanFileError
-        If the file cannot be read, and as :func:`load_plan` does.
+        As :func:`load_plan` does.
     """
     try:
         size = path.stat().st_size
@@ -97,7 +99,7 @@ def read_plan(path: Path) -> Plan:
             raise DocumentLimitError(f"{path} has {size} bytes; a plan file may have {MAX_PLAN_BYTES}")
         data = path.read_bytes()
     except OSError as error:
-        raise PlanFileError(f"cannot read the plan file {path}: {error.strerror or error}") from error
+        raise InputError(f"cannot read the plan file {path}: {error.strerror or error}") from error
     try:
         return load_plan(data)
     except PlanFileError as error:
@@ -109,7 +111,7 @@ def write_plan(plan: Plan, path: Path) -> None:
 
     Raises
     ------
-    PlanFileError
+    InputError
         If the file cannot be written.
     """
     write_atomically(path, dump_plan(plan))
@@ -120,13 +122,13 @@ def write_atomically(path: Path, data: bytes) -> None:
 
     Raises
     ------
-    PlanFileError
+    InputError
         If the file cannot be written.
     """
     try:
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except OSError as error:
-        raise PlanFileError(f"cannot write {path}: {error.strerror or error}") from error
+        raise InputError(f"cannot write {path}: {error.strerror or error}") from error
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -137,7 +139,7 @@ def write_atomically(path: Path, data: bytes) -> None:
     except BaseException as error:
         Path(temporary).unlink(missing_ok=True)
         if isinstance(error, OSError):
-            raise PlanFileError(f"cannot write {path}: {error.strerror or error}") from error
+            raise InputError(f"cannot write {path}: {error.strerror or error}") from error
         raise
 
 
