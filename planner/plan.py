@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from planner.errors import PlanFileError
 from planner.failure_key import FailureKey
+from planner.migration import Migration
 from planner.operation import Worker
 from planner.plan_content import content_id, plan_content
 from planner.problem import FULL_SPEED_PPM, Problem
@@ -60,21 +61,6 @@ class SlotSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Migration:
-    """A live worker that is to leave its place and take over a failed worker's.
-
-    ``target`` is the failed worker whose place is filled, ``source`` the live one that fills it (its own place counts
-    as failed afterwards), ``donor`` the peer of ``target`` that sends parameters and optimizer state,
-    ``moved_bytes`` of them.
-    """
-
-    source: Worker
-    target: Worker
-    donor: Worker
-    moved_bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Seat:
     """A live worker that plays, after normalisation, the part of another pipeline's worker of its slot."""
 
@@ -116,7 +102,9 @@ class Plan:
     slots
         One summary per slot.
     migrations
-        Moves that this plan presumes; empty for rerouting in place.
+        Moves that this plan presumes are done before it starts; empty for rerouting in place.
+    advised_migrations
+        Moves that would pay, which this plan does not presume.
     relabelling
         Live workers that normalisation moved from their home's part to another; empty where all stay.
     notes
@@ -154,6 +142,7 @@ class Plan:
     baseline_1f1b_ns: int | None
     slots: tuple[SlotSummary, ...]
     migrations: tuple[Migration, ...] = ()
+    advised_migrations: tuple[Migration, ...] = ()
     relabelling: tuple[Seat, ...] = ()
     notes: tuple[str, ...] = ()
     solver: str

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from planner.migration import Migration
 from planner.operation import Kind
 from planner.problem import Problem
 from planner.schedule import Schedule
@@ -52,15 +53,8 @@ def plan_content(plan: Plan) -> dict[str, Any]:
             "fault_free_ns": plan.fault_free_ns,
             "baseline_1f1b_ns": plan.baseline_1f1b_ns,
             "slots": [{name: getattr(slot, name) for name in slot.__slots__} for slot in plan.slots],
-            "migrations": [
-                {
-                    "source": str(move.source),
-                    "target": str(move.target),
-                    "donor": str(move.donor),
-                    "moved_bytes": move.moved_bytes,
-                }
-                for move in plan.migrations
-            ],
+            "migrations": [migration_content(move) for move in plan.migrations],
+            "advised_migrations": [migration_content(move) for move in plan.advised_migrations],
             "relabelling": {str(seat.worker): str(seat.part) for seat in plan.relabelling},
             "notes": list(plan.notes),
         },
@@ -87,6 +81,17 @@ def problem_content(problem: Problem) -> dict[str, Any]:
         ],
         "dead": [str(worker) for worker in sorted(problem.dead)],
         "speeds_ppm": {str(worker): problem.speeds_ppm[worker] for worker in sorted(problem.speeds_ppm)},
+    }
+
+
+def migration_content(move: Migration) -> dict[str, Any]:
+    """A migration as plain JSON values."""
+    return {
+        "source": str(move.source),
+        "target": str(move.target),
+        "copy_from": str(move.copy_from),
+        "num_bytes": move.num_bytes,
+        "seconds": None if move.seconds is None else float(move.seconds),
     }
 
 

@@ -10,8 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from planner.errors import PlanFileError
 from planner.failure_key import parse_failure_key
+from planner.migration import Migration
 from planner.operation import Kind, parse_worker
-from planner.plan import Migration, Plan, PlanStatus, Seat, SlotSummary
+from planner.plan import Plan, PlanStatus, Seat, SlotSummary
 from planner.problem import FULL_SPEED_PPM, Optimizer, Problem, Slot, Stage, scaled_ns
 from planner.schedule import IntColumn, Schedule
 
@@ -103,12 +104,13 @@ class SlotSummaryForm(_Form):
 
 
 class MigrationForm(_Form):
-    """See :class:`planner.plan.Migration`."""
+    """See :class:`planner.migration.Migration`."""
 
     source: WorkerText
     target: WorkerText
-    donor: WorkerText
-    moved_bytes: Count
+    copy_from: WorkerText
+    num_bytes: Count
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None
 
 
 class ResultForm(_Form):
@@ -121,6 +123,7 @@ class ResultForm(_Form):
     baseline_1f1b_ns: Count | None
     slots: list[SlotSummaryForm]
     migrations: list[MigrationForm]
+    advised_migrations: list[MigrationForm]
     relabelling: dict[WorkerText, WorkerText]
     notes: list[str]
 
@@ -187,15 +190,8 @@ def plan_from_document(document: PlanDocument) -> Plan:
         fault_free_ns=result.fault_free_ns,
         baseline_1f1b_ns=result.baseline_1f1b_ns,
         slots=tuple(SlotSummary(**slot.model_dump()) for slot in result.slots),
-        migrations=tuple(
-            Migration(
-                source=parse_worker(move.source),
-                target=parse_worker(move.target),
-                donor=parse_worker(move.donor),
-                moved_bytes=move.moved_bytes,
-            )
-            for move in result.migrations
-        ),
+        migrations=tuple(_migration(move) for move in result.migrations),
+        advised_migrations=tuple(_migration(move) for move in result.advised_migrations),
         relabelling=tuple(
             sorted(
                 (
@@ -213,6 +209,16 @@ def plan_from_document(document: PlanDocument) -> Plan:
         solver_workers=provenance.solver_workers,
         versions=tuple(sorted(provenance.versions.items())),
         wall_s=document.wall_s,
+    )
+
+
+def _migration(form: MigrationForm) -> Migration:
+    return Migration(
+        source=parse_worker(form.source),
+        target=parse_worker(form.target),
+        copy_from=parse_worker(form.copy_from),
+        num_bytes=form.num_bytes,
+        seconds=form.seconds,
     )
 
 
