@@ -1,0 +1,111 @@
+"""Idling that no worker can avoid, where its slot holds several stages (docs/model.md, section 6.6).
+
+Which stages' microbatches a worker carries is open, so memory is filled with whatever is worth most per byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from math import gcd
+
+from planner.bounds.view import ProblemView, SlotView, WorkerClass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkIdle:
+    """What holds for every worker of a slot with several stages, in nanoseconds.
+
+    Parameters
+    ----------
+    first_backward_ns
+        ``R``: no backward of the slot starts earlier than this after the slot's first operation.
+    warm_up_ns
+        Idling before that: ``R`` less the forwards that fit into memory.
+    tail_ns
+        Idling from a worker's last F to the end of the slot's last operation.
+    late_ns
+        Idling from a worker's last F to its own last backward.
+    """
+
+    first_backward_ns: int
+    warm_up_ns: int
+    tail_ns: int
+    late_ns: int
+
+
+def chunk_idle(view: ProblemView, slot: SlotView) -> ChunkIdle:
+    """Unavoidable idling of a slot's workers, on whichever of its speed classes it is least."""
+    first, last = slot.first_stage, slot.last_stage
+    first_backward = view.forward_ns(first, last) + view.stage_forward_ns(last) + view.round_trip_ns[last]
+    chain = view.round_trip_ns[last] + view.stage_backward_ns(last) + view.backward_ns(last, first)
+    chain += view.least_weight_ns(first)
+    warm_up, tail, late = [], [], []
+    for group in slot.classes:
+        forwards = most_value(slot.capacity_bytes, zip(slot.activation_bytes, group.forward_ns, strict=True))
+        held = list(_backlog_items(slot, group))
+        backlog = most_value(slot.capacity_bytes, held)
+        least_own = min(slot.activation_bytes)
+        rest = None if slot.capacity_bytes is None else slot.capacity_bytes - least_own
+        others = most_value(rest, held)
+        warm_up.append(0 if forwards is None else max(0, first_backward - forwards))
+        tail.append(0 if backlog is None else max(0, chain - backlog))
+        late.append(0 if others is None else max(0, view.round_trip_ns[last] - others))
+    return ChunkIdle(first_backward_ns=first_backward, warm_up_ns=min(warm_up), tail_ns=min(tail), late_ns=min(late))
+
+
+def _backlog_items(slot: SlotView, group: WorkerClass) -> Iterable[tuple[int, int]]:
+    """Bytes held and time left for each state a microbatch may be in after its F: before I, and between I and W."""
+    for at in range(len(slot.stages)):
+        yield slot.activation_bytes[at], group.input_grad_ns[at] + group.weight_grad_ns[at]
+        if slot.splittable[at]:
+            yield slot.weight_grad_bytes[at], group.weight_grad_ns[at]
+
+
+def most_owed_ns(slot: SlotView, group: WorkerClass) -> int | None:
+    """Most W that a worker may owe after its last backward; ``None`` where memory does not limit it."""
+    items = [
+        (slot.weight_grad_bytes[at], group.weight_grad_ns[at]) for at in range(len(slot.stages)) if slot.splittable[at]
+    ]
+    return most_value(slot.capacity_bytes, items)
+
+
+def most_value(room_bytes: int | None, items: Iterable[tuple[int, int]]) -> int | None:
+    """Bound the value that fits: any number of each ``(bytes, value)`` in ``room_bytes``.
+
+    The room is rounded down to a multiple of the sizes' common divisor and filled with the densest kind, in fractions;
+    exact where all kinds have equal bytes. ``None`` where the value has no limit.
+
+    Examples
+    --------
+    >>> most_value(7, [(2, 10), (4, 12)])
+    30
+    """
+    valued = [(size, value) for size, value in items if value > 0]
+    if not valued:
+        return 0
+    if room_bytes is None or any(size == 0 for size, _ in valued):
+        return None
+    step = gcd(*(size for size, _ in valued))
+    room = room_bytes // step * step
+    return int(room * max(Fraction(value, size) for size, value in valued))
+
+
+def splits_warm_up_from_tail(slot: SlotView, work_ns: int) -> bool:
+    """Whether a worker carrying ``work_ns`` must hold more bytes over the iteration than fit into memory at once.
+
+    Its last F then waits for one of its backwards, so warm-up and tail lie apart. ``work_ns`` of the kind that needs the
+    fewest bytes is the least it can hold.
+    """
+    if slot.capacity_bytes is None:
+        return False
+    for group in slot.classes:
+        densities = [
+            Fraction(size, cost)
+            for size, cost in zip(slot.activation_bytes, group.microbatch_ns, strict=True)
+            if cost > 0
+        ]
+        if not densities or work_ns * min(densities) <= slot.capacity_bytes:
+            return False
+    return True

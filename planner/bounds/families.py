@@ -1,0 +1,67 @@
+"""All bounds of a problem."""
+
+from __future__ import annotations
+
+from planner.bounds.across_slots import across_slots_bound
+from planner.bounds.bound import Bound
+from planner.bounds.makespan import makespan_bound
+from planner.bounds.memory_area import memory_area_bound
+from planner.bounds.tail import tail_bound
+from planner.bounds.view import view_problem
+from planner.bounds.warm_up import warm_up_bound
+from planner.bounds.work import work_bound
+from planner.problem import Problem
+
+FAMILIES = (work_bound, warm_up_bound, tail_bound, memory_area_bound, across_slots_bound, makespan_bound)
+"""One function a family; each takes the view and a slot, and answers ``None`` where it has nothing to say."""
+
+
+def lower_bounds(problem: Problem) -> tuple[Bound, ...]:
+    """Bound the period of every schedule of a problem from below, by family and slot.
+
+    Costs grow with slots, stages and distinct speeds, not with pipelines or microbatches.
+
+    Parameters
+    ----------
+    problem
+        The instance.
+
+    Returns
+    -------
+    tuple of Bound
+        Family by family, in slot order.
+
+    Raises
+    ------
+    StageLostError
+        If a slot has no live worker.
+    MemoryTooSmallError
+        If a slot's memory does not hold one microbatch.
+
+    Examples
+    --------
+    One worker, F, I and W of 1 ns, two microbatches, room for one: no work is hidden, but the work bound is all there is.
+
+    >>> from planner.problem import Slot, Stage
+    >>> one = Problem(stages=(Stage(forward_ns=1, input_grad_ns=1, weight_grad_ns=1, activation_bytes=1),),
+    ...               slots=(Slot(stages=(0,), capacity_bytes=1),), microbatches=(2,))
+    >>> best_bound(one).value_ns
+    6
+    """
+    problem.require_plannable()
+    view = view_problem(problem)
+    bounds = (family(view, slot) for family in FAMILIES for slot in view.slots)
+    return tuple(bound for bound in bounds if bound is not None)
+
+
+def best_bound(problem: Problem) -> Bound:
+    """Largest of :func:`lower_bounds`; the first of equals, so the simplest argument.
+
+    Raises
+    ------
+    StageLostError
+        If a slot has no live worker.
+    MemoryTooSmallError
+        If a slot's memory does not hold one microbatch.
+    """
+    return max(lower_bounds(problem), key=lambda bound: bound.value_ns)

@@ -1,0 +1,137 @@
+"""Idling that one worker cannot avoid, where its slot holds one stage (docs/model.md, section 6.2 and 6.3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from planner.bounds.view import ProblemView, SlotView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageWorker:
+    """A worker of a slot with a single stage, whatever its load.
+
+    Parameters
+    ----------
+    forward_ns, input_grad_ns, weight_grad_ns
+        Its durations.
+    round_trip_ns
+        ``RT``: least time from the end of its F to the start of the same microbatch's backward.
+    capacity_bytes, activation_bytes, weight_grad_bytes, splittable
+        As in the problem.
+    """
+
+    forward_ns: int
+    input_grad_ns: int
+    weight_grad_ns: int
+    round_trip_ns: int
+    capacity_bytes: int | None
+    activation_bytes: int
+    weight_grad_bytes: int
+    splittable: bool
+
+    @property
+    def microbatch_ns(self) -> int:
+        """F + I + W."""
+        return self.forward_ns + self.input_grad_ns + self.weight_grad_ns
+
+    @property
+    def backward_ns(self) -> int:
+        """What the gradient waits for here: I, or B where the stage is not splittable."""
+        return self.input_grad_ns + (0 if self.splittable else self.weight_grad_ns)
+
+    def in_flight(self, load: int) -> int:
+        """Most of ``load`` microbatches that may be between the start of F and the end of the backward at once."""
+        if self.capacity_bytes is None or self.activation_bytes == 0:
+            return load
+        return min(load, self.capacity_bytes // self.activation_bytes)
+
+    def owed(self, load: int) -> int:
+        """Most of ``load`` microbatches that may be between I and W at once."""
+        if not self.splittable:
+            return 0
+        if self.capacity_bytes is None or self.weight_grad_bytes == 0:
+            return load
+        return min(load, self.capacity_bytes // self.weight_grad_bytes)
+
+    def warm_up_ns(self, load: int) -> int:
+        """Idling before the first backward: ``max(0, F + RT - in_flight F)``."""
+        return max(0, self.round_trip_ns - (self.in_flight(load) - 1) * self.forward_ns)
+
+    def backlog_ns(self, load: int) -> int:
+        """Most I and W that ``load - 1`` microbatches beside the one of the last F may have left when that F ends.
+
+        Each microbatch before its I holds ``a`` bytes and is worth I + W, each between I and W ``w`` bytes and W; together with
+        the last one's ``a`` they fit the capacity.
+        """
+        others, both = load - 1, self.input_grad_ns + self.weight_grad_ns
+        if self.capacity_bytes is None:
+            return others * both
+        room = self.capacity_bytes - self.activation_bytes
+        most_whole = others if self.activation_bytes == 0 else min(others, room // self.activation_bytes)
+        if not self.splittable or self.weight_grad_ns == 0:
+            return most_whole * both
+        best = 0
+        for whole in range(most_whole, -1, -1):
+            if whole * self.input_grad_ns + others * self.weight_grad_ns <= best:
+                break  # fewer whole ones cannot reach the best any more
+            rest = room - whole * self.activation_bytes
+            halves = others - whole
+            if self.weight_grad_bytes > 0:
+                halves = min(halves, rest // self.weight_grad_bytes)
+            best = max(best, whole * both + halves * self.weight_grad_ns)
+        return best
+
+    def tail_ns(self, load: int) -> int:
+        """Idling between the end of the last F and the start of its backward: ``max(0, RT - backlog)``."""
+        return max(0, self.round_trip_ns - self.backlog_ns(load))
+
+    def idle_ns(self, load: int) -> int:
+        """Warm-up and tail together: their sum where the load does not fit into memory at once, else the larger.
+
+        With more microbatches than may be in flight, the last F waits for the first backward, so the two lie apart.
+        """
+        warm_up, tail = self.warm_up_ns(load), self.tail_ns(load)
+        return warm_up + tail if load > self.in_flight(load) else max(warm_up, tail)
+
+    def until_warm_ns(self, load: int) -> int:
+        """Window of a worker with a load: its work and its idling before the first backward."""
+        return load * self.microbatch_ns + self.warm_up_ns(load)
+
+    def window_ns(self, load: int) -> int:
+        """Window of a worker with a load: its work and all its idling."""
+        return load * self.microbatch_ns + self.idle_ns(load)
+
+    def last_backward_ns(self, load: int) -> int:
+        """Time to the end of a worker's last backward: its window, less the most W it may owe by then."""
+        return self.window_ns(load) - self.owed(load) * self.weight_grad_ns
+
+    def turnover_ns(self, load: int) -> int:
+        """Least time in which ``load`` microbatches, at most ``p`` of them in flight at once, come and go.
+
+        Each is in flight for ``F + RT + I``. During the ``j``-th of the first F no more than ``j`` are, and likewise while
+        the last backwards end; after the last backward, its W runs.
+        """
+        most = self.in_flight(load)
+        held = load * (self.forward_ns + self.round_trip_ns + self.backward_ns)
+        ramps = (self.forward_ns + self.backward_ns) * (most * (most - 1) // 2)
+        after = self.weight_grad_ns if self.splittable else 0
+        return -(-(held + ramps) // most) + after
+
+
+def stage_workers(view: ProblemView, slot: SlotView) -> tuple[StageWorker, ...]:
+    """One worker of each speed class of a slot that holds a single stage."""
+    assert len(slot.stages) == 1, f"slot {slot.index} holds {len(slot.stages)} stages"
+    return tuple(
+        StageWorker(
+            forward_ns=group.forward_ns[0],
+            input_grad_ns=group.input_grad_ns[0],
+            weight_grad_ns=group.weight_grad_ns[0],
+            round_trip_ns=view.round_trip_ns[slot.first_stage],
+            capacity_bytes=slot.capacity_bytes,
+            activation_bytes=slot.activation_bytes[0],
+            weight_grad_bytes=slot.weight_grad_bytes[0],
+            splittable=slot.splittable[0],
+        )
+        for group in slot.classes
+    )
