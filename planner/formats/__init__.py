@@ -1,0 +1,1 @@
+"""File formats: reading with limits, and the conversion between documents and the domain."""
