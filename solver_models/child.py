@@ -30,7 +30,7 @@ from planner.problem import Problem
 from planner.schedule import Schedule
 from solver_models.child_main import EXIT_OUT_OF_MEMORY
 from solver_models.result import SolveOptions, Status
-from solver_models.search import Found
+from solver_models.search import SEARCH_MODULES, Found
 from solver_models.wire import problem_to_wire, schedule_from_wire, schedule_to_wire
 
 GRACE_S = 0.25
@@ -92,6 +92,8 @@ class ChildSearch:
         A valid, timed schedule to start from.
     floor_ns
         A lower bound on the period that is known already.
+    module
+        Module whose ``search`` the child calls; ``None`` for the solver's own.
 
     Raises
     ------
@@ -107,6 +109,7 @@ class ChildSearch:
         *,
         hint: Schedule | None = None,
         floor_ns: int = 0,
+        module: str | None = None,
     ) -> None:
         self._deadline = time.monotonic() + options.deadline_s
         self._limited = options.memory_limit_bytes is not None
@@ -117,6 +120,7 @@ class ChildSearch:
         self._folder = Path(tempfile.mkdtemp(prefix="replan-solve-"))
         request = {
             "solver": solver,
+            "module": SEARCH_MODULES[solver] if module is None else module,
             "problem": problem_to_wire(problem),
             "options": _options_to_wire(options),
             "floor_ns": floor_ns,
@@ -178,10 +182,9 @@ class ChildSearch:
             selector.register(status_fd, selectors.EVENT_READ)
             while selector.get_map():
                 left = self._deadline + GRACE_S - time.monotonic()
-                if left <= 0 or self._cancelled:
-                    return None, not self._cancelled
-                # Short waits, so that a cancelled child is noticed.
-                for key, _ in selector.select(min(left, 0.05)):
+                over = left <= 0 or self._cancelled
+                # Short waits, so that a cancelled child is noticed; what has come by then is still read.
+                for key, _ in selector.select(0 if over else min(left, 0.05)):
                     data = os.read(key.fd, 1 << 20)
                     if not data:
                         selector.unregister(key.fd)
@@ -194,6 +197,8 @@ class ChildSearch:
                     if message["type"] != "incumbent":
                         return message, False
                     self._keep(message)
+                if over:
+                    return None, not self._cancelled
                 if self._exit_code is not None and self._frames not in selector.get_map():
                     return None, False
         return None, False

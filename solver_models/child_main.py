@@ -99,7 +99,7 @@ def _search(folder: str, frames_fd: int) -> None:
     from planner.errors import ReplanError
     from planner.schedule import Schedule
     from solver_models.result import SolveOptions
-    from solver_models.search import SEARCH_MODULES, SearchInput
+    from solver_models.search import SearchInput
     from solver_models.wire import problem_from_wire, schedule_from_wire, schedule_to_wire
 
     request = json.loads((Path(folder) / "request.json").read_bytes())
@@ -127,7 +127,7 @@ def _search(folder: str, frames_fd: int) -> None:
         send({"type": "incumbent", "schedule": schedule_to_wire(schedule), "bound_ns": bound_ns})
 
     try:
-        found = importlib.import_module(SEARCH_MODULES[given.solver]).search(given, report)
+        found = importlib.import_module(request["module"]).search(given, report)
     except ReplanError as error:
         send({"type": "error", "code": error.code, "message": error.message, "hint": error.hint})
         return
