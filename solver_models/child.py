@@ -72,11 +72,14 @@ class ChildOutcome:
         Its answer, or where it did not give one its last incumbent with the bound proved by then.
     detail
         One line for people.
+    error_code
+        Code of our own error where it refused; ``None`` otherwise.
     """
 
     ending: Ending
     found: Found
     detail: str
+    error_code: str | None = None
 
 
 class ChildSearch:
@@ -251,7 +254,8 @@ class ChildSearch:
             return ChildOutcome(ending=Ending.ANSWERED, found=found, detail=found.detail)
         if answer is not None:
             text = answer["message"] if answer["hint"] is None else f"{answer['message']} ({answer['hint']})"
-            return ChildOutcome(ending=Ending.REFUSED, found=best, detail=f"{answer['code']}: {text}")
+            refused = replace(best, status=Status.CRASHED)
+            return ChildOutcome(ending=Ending.REFUSED, found=refused, detail=text, error_code=answer["code"])
         if self._cancelled:
             return ChildOutcome(ending=Ending.CANCELLED, found=best, detail="cancelled")
         if timed_out:

@@ -18,13 +18,11 @@ from ortools.sat.python import cp_model
 from planner.operation import Kind, Operation, Worker
 from planner.problem import Optimizer, Problem
 from planner.schedule import Schedule, TimedOperation, schedule_from_orders
-from solver_models.cp_sat_ticks import Ticks
+from solver_models.routing import Routing, groups, symmetric_peers
+from solver_models.ticks import Ticks
 
 Key: TypeAlias = tuple[Kind, int, int]
 """Kind, microbatch index, stage."""
-
-Routing: TypeAlias = tuple[tuple[tuple[int, ...], ...], ...]
-"""For each microbatch index and stage the pipelines whose workers may run it."""
 
 
 @dataclass(kw_only=True)
@@ -88,29 +86,6 @@ class Model:
     def num_microbatches(self) -> int:
         """Number of microbatch indices."""
         return len(self.microbatches)
-
-
-def free_routing(problem: Problem) -> Routing:
-    """Any live worker of the slot for every microbatch: (4) and (5), nothing else."""
-    everywhere = tuple(problem.live_pipelines(s) for s in problem.slot_of_stage)
-    return (everywhere,) * problem.num_microbatches
-
-
-def home_routing(problem: Problem) -> Routing:
-    """Microbatches stay at home where the home worker is live, at full speed, and has no more of them than its peers."""
-    even = len(set(problem.microbatches)) == 1
-
-    def choices(pipeline: int, slot: int) -> tuple[int, ...]:
-        home = Worker(pipeline, slot)
-        if even and problem.is_live(home) and home not in problem.speeds_ppm:
-            return (pipeline,)
-        return problem.live_pipelines(slot)
-
-    return tuple(
-        tuple(choices(k, s) for s in problem.slot_of_stage)
-        for k, count in enumerate(problem.microbatches)
-        for _ in range(count)
-    )
 
 
 def new_model(problem: Problem, ticks: Ticks, routing: Routing, *, lower: int, upper: int) -> Model:
@@ -287,7 +262,7 @@ def add_symmetry_breaking(model: Model) -> None:
     for group in groups(model.routing):
         for a, b in pairwise(group):
             model.cp.add(model.start[Kind.F, a, 0] <= model.start[Kind.F, b, 0])
-    for s, peers in _symmetric_peers(model):
+    for s, peers in symmetric_peers(model.problem, model.routing):
         stage = model.problem.slots[s].stages[0]
         for before, after in pairwise(peers):
             for m in range(model.num_microbatches):
@@ -307,14 +282,6 @@ def add_first_in_first_out(model: Model) -> None:
                 for kind in model.kinds(v):
                     before = model.end[kind, a, v] if together else model.start[kind, a, v]
                     model.cp.add(before <= model.start[kind, b, v])
-
-
-def groups(routing: Routing) -> list[list[int]]:
-    """Microbatch indices with the same choices at every stage, in index order."""
-    by_choice: dict[tuple[tuple[int, ...], ...], list[int]] = {}
-    for m, choices in enumerate(routing):
-        by_choice.setdefault(choices, []).append(m)
-    return list(by_choice.values())
 
 
 def add_hint(model: Model, schedule: Schedule) -> None:
@@ -346,7 +313,7 @@ def _names(model: Model, schedule: Schedule) -> tuple[dict[tuple[int, int], int]
         homes = sorted((model.microbatches[m] for m in group), key=lambda home: first_start[home])
         index.update(zip(homes, group, strict=True))
     label = {Worker(k, s): k for s in range(problem.num_slots) for k in range(problem.num_pipelines)}
-    for s, peers in _symmetric_peers(model):
+    for s, peers in symmetric_peers(model.problem, model.routing):
         stage = problem.slots[s].stages[0]
         first_index: dict[int, int] = {}
         for k in peers:
@@ -360,21 +327,6 @@ def _names(model: Model, schedule: Schedule) -> tuple[dict[tuple[int, int], int]
         for k, name in zip(sorted(peers, key=lambda k: first_index[k]), peers, strict=True):
             label[Worker(k, s)] = name
     return index, label
-
-
-def _symmetric_peers(model: Model) -> list[tuple[int, list[int]]]:
-    """Slot and pipelines of every class of interchangeable workers with more than one member."""
-    problem = model.problem
-    result = []
-    for s, slot in enumerate(problem.slots):
-        live = problem.live_pipelines(s)
-        if {model.routing[m][v] for m in range(model.num_microbatches) for v in slot.stages} != {live}:
-            continue
-        for speed in sorted({problem.speed_ppm(Worker(k, s)) for k in live}):
-            peers = [k for k in live if problem.speed_ppm(Worker(k, s)) == speed]
-            if len(peers) > 1:
-                result.append((s, peers))
-    return result
 
 
 def extract(model: Model, value: Any) -> Schedule:

@@ -20,9 +20,10 @@ from planner.problem import Optimizer, Problem
 from planner.schedule import Schedule
 from solver_models import cp_sat_model as build
 from solver_models.cp_sat_statuses import STATUSES
-from solver_models.cp_sat_ticks import Ticks, choose_ticks
 from solver_models.result import Status
+from solver_models.routing import Routing, free_routing, home_routing
 from solver_models.search import Found, Report, SearchInput
+from solver_models.ticks import Ticks, choose_ticks
 
 MAX_INTERVALS = 60_000
 """Most optional intervals of a model; beyond, building it alone takes minutes and gigabytes."""
@@ -128,7 +129,7 @@ def hint_period_ns(problem: Problem, hint: Schedule, default: int) -> int:
 
 
 def complete(
-    problem: Problem, ticks: Ticks, routing: build.Routing, *, lower: int, upper: int, restricted: bool
+    problem: Problem, ticks: Ticks, routing: Routing, *, lower: int, upper: int, restricted: bool
 ) -> build.Model:
     """Whole model: every family, and what orders the interchangeable."""
     model = build.new_model(problem, ticks, routing, lower=lower, upper=upper)
@@ -147,13 +148,11 @@ def complete(
 def _ask_for_bound(progress: Progress) -> None:
     """Step 1: whether the known bound is reached."""
     given = progress.given
-    if given.floor_ns <= 0 or _too_large(build.home_routing(given.problem)):
+    if given.floor_ns <= 0 or _too_large(home_routing(given.problem)):
         return
     ticks = choose_ticks(given.problem, given.floor_ns, exact=False)
     target = ticks.period_units(given.floor_ns)
-    model = complete(
-        given.problem, ticks, build.home_routing(given.problem), lower=target, upper=target, restricted=True
-    )
+    model = complete(given.problem, ticks, home_routing(given.problem), lower=target, upper=target, restricted=True)
     status, _ = _run(model, progress, given.left_s() * _STEP_SHARES[0])
     progress.notes.append(f"bound's period at home in order: {status.value}")
 
@@ -161,7 +160,7 @@ def _ask_for_bound(progress: Progress) -> None:
 def _minimise_restricted(progress: Progress) -> None:
     """Step 2: any schedule, as good as time allows, where good ones are."""
     given = progress.given
-    routing = build.home_routing(given.problem)
+    routing = home_routing(given.problem)
     if _too_large(routing):
         return
     ticks = choose_ticks(given.problem, given.floor_ns, exact=False)
@@ -181,7 +180,7 @@ def _minimise_restricted(progress: Progress) -> None:
 def _minimise(progress: Progress) -> Status:
     """Step 3: the whole model below the best so far; its bound counts, and where it is infeasible the best is optimal."""
     given, problem = progress.given, progress.given.problem
-    routing = build.free_routing(problem)
+    routing = free_routing(problem)
     if _too_large(routing):
         progress.notes.append("too large for the whole model")
         return Status.NO_PLAN_BY_DEADLINE
@@ -241,5 +240,5 @@ def _serial(problem: Problem, ticks: Ticks) -> int:
     return total
 
 
-def _too_large(routing: build.Routing) -> bool:
+def _too_large(routing: Routing) -> bool:
     return 3 * sum(len(choices) for stages in routing for choices in stages) > MAX_INTERVALS

@@ -130,8 +130,16 @@ class RunningSolve:
         self._child.cancel()
 
     def wait(self) -> SolveResult:
-        """Wait for the answer, at the latest until shortly after the deadline, and time it."""
+        """Wait for the answer, at the latest until shortly after the deadline, and time it.
+
+        Raises
+        ------
+        OptionError
+            If the instance is too large for the solver.
+        """
         outcome = self._child.wait()
+        if outcome.error_code == OptionError.code:
+            raise OptionError(outcome.detail)
         return finish(
             self._problem,
             self._name,

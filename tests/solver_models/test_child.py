@@ -114,7 +114,7 @@ def test_our_own_errors_are_told_with_their_code(note: Path) -> None:
     """A search that refuses an instance is not a crash."""
     outcome = run("refuse")
     assert outcome.ending is Ending.REFUSED
-    assert outcome.detail == "option_invalid: too large (take less)"
+    assert (outcome.error_code, outcome.detail) == ("option_invalid", "too large (take less)")
 
 
 def test_an_exception_is_a_crash_that_names_it(note: Path) -> None:
