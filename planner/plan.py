@@ -73,7 +73,7 @@ class Plan:
     """Schedule, routing, bound, memory and provenance for one job under one failure set.
 
     Invariants: ``schedule`` runs on the real workers of ``problem``, keeps its constraints and has the steady period
-    ``period_ns`` (checked by whoever makes or reads a plan, see :func:`solver_models.planning.check_plan`);
+    ``period_ns`` (checked by whoever makes or reads a plan, see :func:`planner.plan_check.check_plan`);
     ``bound_ns <= period_ns``; ``status`` is optimal exactly where the two are equal.
 
     Parameters
@@ -197,6 +197,15 @@ class Plan:
     def peak_memory_bytes(self) -> tuple[int, ...]:
         """Peak activation bytes of one worker, per slot."""
         return tuple(slot.peak_memory_bytes for slot in self.slots)
+
+    def worker_of_rank(self, rank: int) -> Worker | None:
+        """Worker that a global rank belongs to; ``None`` where it is idle, does not exist or the layout is not known."""
+        for index, text in enumerate(self.worker_ranks):
+            for part in text.split(","):
+                first, _, last = part.partition("-")
+                if int(first) <= rank <= int(last or first):
+                    return Worker(index // self.problem.num_slots, index % self.problem.num_slots)
+        return None
 
     def failures_text(self) -> str:
         """The failure set on one line, for example ``gpu0007 (workers 0/6); slow 1/2 at 70 %``."""

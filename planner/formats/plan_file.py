@@ -9,7 +9,7 @@
 ``plan_id`` is the sha256 of ``content`` as canonical JSON (sorted keys, no spaces, ASCII). Durations are integer
 nanoseconds, so that a plan survives the way through a file to the tick. Reading checks the size, the hash, the form
 and the parts' agreement, in this order; whether the schedule keeps its problem's constraints is for
-:func:`solver_models.planning.check_plan` to say, which everything that takes a plan in calls.
+:func:`planner.plan_check.check_plan` to say, which everything that takes a plan in calls.
 """
 
 from __future__ import annotations
