@@ -8,7 +8,7 @@ worked example. A slot with no live worker is beyond help: nobody holds what wou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -18,10 +18,19 @@ import numpy.typing as npt
 from planner.errors import OptionError, ProblemError
 from planner.failure_key import failure_key
 from planner.operation import Worker
-from planner.problem import FULL_SPEED_PPM, Problem, scaled_ns
+from planner.problem import Problem
+from planner.slot_cost import SlotCost, bound_estimate, work_estimate
 
-SlotCost: TypeAlias = Callable[[int, int], int]
-"""Estimate, in nanoseconds, of the period that ``(slot, number of dead workers in it)`` alone would force."""
+__all__ = [
+    "Migration",
+    "MigrationAdvice",
+    "SlotCost",
+    "advise_migrations",
+    "apply_migrations",
+    "bound_estimate",
+    "work_estimate",
+    "worthwhile",
+]
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
 
@@ -218,46 +227,6 @@ def worthwhile(
     if not horizons:
         return True
     return min(horizons) * (advice.saving_ns / advice.period_ns) > advice.seconds + fixed_cost_s
-
-
-def work_estimate(problem: Problem) -> SlotCost:
-    """The work bound as a slot's estimate: its microbatches spread as evenly as integers and speeds allow, plus sync.
-
-    With several stages in a slot each microbatch counts as a whole, although its stages may run on different workers.
-    The slot's degraded workers are among its live ones. A slot whose workers are all dead is refused with
-    :class:`~planner.errors.ProblemError`.
-
-    Examples
-    --------
-    Three pipelines of 6 unit-cost microbatches: one dead worker leaves 18 for two workers, ``9 * (1 + 1 + 1) = 27``.
-    """
-    degraded = failure_key(problem).degraded
-
-    def slot_cost_ns(slot: int, count: int) -> int:
-        num_healthy = problem.num_pipelines - count - len(degraded[slot])
-        if num_healthy < 0 or count >= problem.num_pipelines:
-            raise ProblemError(f"slot {slot} with {count} dead workers has too few left; expected fewer dead")
-        speeds = (FULL_SPEED_PPM,) * num_healthy + degraded[slot]
-        return _spread_ns(problem, slot, speeds) + problem.slots[slot].sync_ns
-
-    return slot_cost_ns
-
-
-def _spread_ns(problem: Problem, slot: int, speeds: tuple[int, ...]) -> int:
-    """Smallest time in which workers of these speeds get through all microbatches of a slot."""
-    stages = [problem.stages[v] for v in problem.slots[slot].stages]
-    costs = [c for stage in stages for c in (stage.forward_ns, stage.input_grad_ns, stage.weight_grad_ns)]
-    each_ns = [sum(scaled_ns(cost, speed) for cost in costs) for speed in speeds]
-    if min(each_ns) == 0:
-        return 0
-    low, high = 0, min(each_ns) * problem.num_microbatches
-    while low < high:
-        middle = (low + high) // 2
-        if sum(middle // each for each in each_ns) >= problem.num_microbatches:
-            high = middle
-        else:
-            low = middle + 1
-    return low
 
 
 def _slot_costs(problem: Problem, counts: tuple[int, ...], slot_cost_ns: SlotCost) -> list[list[int]]:

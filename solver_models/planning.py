@@ -21,7 +21,7 @@ from planner.failure_key import canonical_problem, failure_key
 from planner.failures import FailureSet
 from planner.job import Job, OptimizerState
 from planner.job_hash import job_sha256
-from planner.migration import MigrationAdvice, advise_migrations, apply_migrations, work_estimate, worthwhile
+from planner.migration import MigrationAdvice, advise_migrations, apply_migrations, bound_estimate, worthwhile
 from planner.normalization import Relabelling, relabel, relabelling
 from planner.operation import Worker
 from planner.plan import Plan, PlanStatus, Seat
@@ -221,7 +221,7 @@ def _migration_advice(job: Job, problem: Problem, migrate: bool | None, notes: l
     rate = job.recovery.copy_bytes_per_s
     advice = advise_migrations(
         problem,
-        work_estimate(problem),
+        bound_estimate(problem),
         [size or 0 for size in sizes],
         # The GPUs of a worker each copy their own share at the same time.
         bandwidth_bytes_per_s=None if rate is None or not known else float(rate * job.gpus_per_worker),

@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import OptionError, ProblemError, StageLostError
-from planner.migration import Migration, MigrationAdvice, advise_migrations, apply_migrations, work_estimate, worthwhile
+from planner.migration import (
+    Migration,
+    MigrationAdvice,
+    advise_migrations,
+    apply_migrations,
+    bound_estimate,
+    work_estimate,
+    worthwhile,
+)
 from planner.normalization import failure_key
 from planner.operation import Worker
 from planner.problem import Problem, Slot, Stage
@@ -241,3 +249,29 @@ def test_work_estimate_of_free_stages() -> None:
         microbatches=(3, 3),
     )
     assert work_estimate(problem)(0, 1) == 7
+
+
+def test_bound_estimate_sees_memory() -> None:
+    """Where memory holds one microbatch, the first slot bears a failure worse than the last, which the work bound misses."""
+    # Unit costs, two slots, room for one microbatch. In slot 0 one holds memory for F, then 1F and 1I of slot 1, I, W: 5 ns.
+    # Slot 0 takes 9 * 5 = 45 with one of three dead and 6 * 5 = 30 without; slot 1, which waits for nobody after F, 9 * 3 = 27.
+    # (The first gradient's way: slot 1 starts 1 ns late, owes 1 ns of W at most, and slot 0 ends 2 ns later: 27 + 2 = 29.)
+    stage = Stage(forward_ns=1, input_grad_ns=1, weight_grad_ns=1, activation_bytes=1, weight_grad_bytes=1)
+    problem = Problem(
+        stages=(stage, stage),
+        slots=(Slot(stages=(0,), capacity_bytes=1), Slot(stages=(1,), capacity_bytes=1)),
+        microbatches=(6, 6, 6),
+        dead=frozenset({Worker(1, 0)}),
+    )
+    assert advise_migrations(problem, work_estimate(problem), (1, 1)).migrations == ()
+    advice = advise_migrations(problem, bound_estimate(problem), (1, 1))
+    assert (advice.period_ns, advice.new_period_ns, advice.new_counts) == (45, 30, (0, 1))
+
+
+def test_bound_estimate_with_degraded_workers() -> None:
+    """Degraded workers stay in their slots at every count, and counts that leave nobody live are refused."""
+    # One slot: 8 and 4 microbatches as in the work bound, 24 ns; the healthy worker dead, 12 * 6 = 72.
+    estimate = bound_estimate(_problem(2, (1, 1), (), {Worker(1, 0): 500_000}))
+    assert estimate(0, 1) == 72
+    with pytest.raises(ProblemError, match="at most 1"):
+        estimate(0, 2)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import doctest
 import random
 from itertools import permutations
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -374,3 +376,13 @@ def test_no_failure() -> None:
     problem = _problem((2, 1, 2), 3)
     assert canonical_problem(problem) == problem
     assert relabelling(problem).moved_workers == ()
+
+
+def test_examples_of_the_page() -> None:
+    """Every example of docs/normalization.md gives what it says."""
+    page = Path(__file__).parents[2] / "docs" / "normalization.md"
+    # Closing fences would read as expected output.
+    text = page.read_text(encoding="utf-8").replace("```", "")
+    test = doctest.DocTestParser().get_doctest(text, {}, page.name, str(page), 0)
+    assert len(test.examples) > 10
+    assert doctest.DocTestRunner().run(test).failed == 0
