@@ -16,7 +16,7 @@ import numpy as np
 
 from planner.baseline import fault_free, one_f_one_b
 from planner.bounds import Bound, lower_bounds
-from planner.errors import InvalidScheduleError, OptimizerShardLostError, ReplanError
+from planner.errors import InvalidScheduleError, OptimizerShardLostError, ReplanError, SolverError
 from planner.failure_key import canonical_problem, failure_key
 from planner.failures import FailureSet
 from planner.job import Job, OptimizerState

@@ -117,8 +117,15 @@ def write_plan(plan: Plan, path: Path) -> None:
     write_atomically(path, dump_plan(plan))
 
 
-def write_atomically(path: Path, data: bytes) -> None:
+def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
     """Write a file through a temporary one beside it and a rename, so that no reader ever sees half of it.
+
+    Parameters
+    ----------
+    path, data
+        Where, and what.
+    durable
+        Whether to wait until the data is on the disk.
 
     Raises
     ------
@@ -132,8 +139,9 @@ def write_atomically(path: Path, data: bytes) -> None:
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         Path(temporary).chmod(0o666 & ~_umask())
         Path(temporary).replace(path)
     except BaseException as error:

@@ -1,0 +1,88 @@
+"""Entry point of the ``replan`` command: commands, errors, signals and exit codes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import click
+
+from cli.bounds import bounds
+from cli.errors import ExitCode, show_error
+from cli.plan import plan
+from cli.program import program
+from cli.replay import replay
+from cli.serve import serve
+from cli.show import show
+from cli.validate import validate
+from planner.errors import ReplanError
+
+
+class _TerminatedError(BaseException):
+    """SIGTERM arrived; unwinds the stack so that solver processes and temporary files are cleaned up."""
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="replan", prog_name="replan")
+def cli() -> None:
+    """Keep a large training job fast through failures.
+
+    Plans how failed workers' microbatches are rerouted to their peers, proves how close the plan is to the best
+    possible, and gives every worker the program it has to run.
+    """
+
+
+for _command in (plan, bounds, validate, replay, program, show, serve):
+    cli.add_command(_command)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit status; errors are printed, never raised.
+
+    Parameters
+    ----------
+    arguments
+        What stands after ``replan``.
+    """
+    as_json = "--json" in arguments
+    try:
+        try:
+            with cli.make_context("replan", list(arguments)) as context:
+                result = cli.invoke(context)
+        except click.exceptions.Exit as stop:
+            result = stop.exit_code
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is left in the buffer would fail once more when the interpreter flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.BROKEN_PIPE
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("replan: interrupted", err=True)
+        return ExitCode.INTERRUPTED
+    except _TerminatedError:
+        return ExitCode.TERMINATED
+    except (ReplanError, click.ClickException) as error:
+        return show_error(error, as_json=as_json)
+    except Exception as error:
+        if os.environ.get("REPLAN_TRACEBACK"):
+            traceback.print_exc()
+        return show_error(error, as_json=as_json)
+    return result if isinstance(result, int) else ExitCode.OK
+
+
+def main() -> NoReturn:
+    """Run ``replan`` with the process's arguments and exit."""
+    signal.signal(signal.SIGTERM, _terminate)
+    sys.exit(run(sys.argv[1:]))
+
+
+def _terminate(_signal: int, _frame: Any) -> NoReturn:
+    raise _TerminatedError
+
+
+if __name__ == "__main__":
+    main()

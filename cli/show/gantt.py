@@ -1,0 +1,162 @@
+"""Gantt charts of a plan with matplotlib, as SVG or PNG."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal
+
+import matplotlib
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from cli.output import duration_text, percent_text
+from planner.formats.plan_file import write_atomically
+from planner.operation import Kind, Worker
+from planner.plan import Plan, PlanStatus
+from planner.problem import Optimizer
+from planner.schedule import TimedOperation
+
+_COLOURS = {Kind.F: "#56B4E9", Kind.I: "#E69F00", Kind.W: "#009E73", Kind.B: "#CC79A7"}
+"""Okabe and Ito's palette, told apart with every kind of colour vision."""
+
+_NAMES = {Kind.F: "F forward", Kind.I: "I input gradient", Kind.W: "W weight gradient", Kind.B: "B fused backward"}
+_BAR = 0.8
+_MOST_LABELS = 2500
+_WIDTH_IN = 15.0
+_DPI = 110
+
+
+def write_gantt(plan: Plan, workers: Sequence[Worker], path: Path, *, kind: Literal["svg", "png"] | str) -> None:
+    """Draw workers' operations over one iteration and write the picture.
+
+    Parameters
+    ----------
+    plan
+        The plan.
+    workers
+        Workers to draw, from top to bottom; down ones are drawn as such.
+    path
+        Where to write; the file appears whole or not at all.
+    kind
+        ``"svg"`` or ``"png"``.
+    """
+    # The same plan gives the same file: no date, and ids that do not change from run to run.
+    with matplotlib.rc_context({"svg.hashsalt": plan.plan_id, "svg.fonttype": "none", "hatch.linewidth": 0.6}):
+        figure = draw_gantt(plan, workers)
+        data = io.BytesIO()
+        metadata = {"Date": None} if kind == "svg" else {"Software": None}
+        figure.savefig(data, format=kind, dpi=_DPI, metadata=metadata)
+    write_atomically(path, data.getvalue())
+
+
+def draw_gantt(plan: Plan, workers: Sequence[Worker]) -> Figure:
+    """The chart as a matplotlib figure."""
+    height = 1.7 + 0.3 * max(len(workers), 3)
+    figure = Figure(figsize=(_WIDTH_IN, height), layout="constrained")
+    axes = figure.add_subplot()
+    unit, size = _unit(plan.period_ns)
+    begin, end = int(plan.schedule.start_ns.min()) / size, int(plan.schedule.end_ns.max()) / size
+    drawn = [list(plan.schedule.operations(worker)) for worker in workers]
+    with_labels = sum(map(len, drawn)) <= _MOST_LABELS
+    syncs = _slot_syncs(plan)
+    last = end
+    for row, (worker, operations) in enumerate(zip(workers, drawn, strict=True)):
+        if worker in plan.problem.dead:
+            axes.broken_barh([(begin, end - begin)], _band(row), facecolors="#E8E8E8", edgecolors="#B0B0B0", hatch="xx")
+            axes.text((begin + end) / 2, row, "down", ha="center", va="center", fontsize=8, color="#606060")
+            continue
+        _draw_operations(axes, row, worker, operations, size)
+        start, duration = syncs[worker.slot]
+        if duration:
+            axes.broken_barh([(start / size, duration / size)], _band(row), facecolors="#999999")
+            last = max(last, (start + duration) / size)
+        if with_labels:
+            _label_operations(axes, row, operations, size, (last - begin) / (_WIDTH_IN * 14))
+    _frame(axes, plan, workers, unit, (begin, last))
+    used = sorted({timed.operation.kind for operations in drawn for timed in operations})
+    handles = [Patch(facecolor=_COLOURS[kind], label=_NAMES[kind]) for kind in used]
+    handles.append(Patch(facecolor="white", edgecolor="black", hatch="////", label="rerouted from another pipeline"))
+    if any(duration for _, duration in syncs):
+        handles.append(Patch(facecolor="#999999", label="all-reduce and optimizer"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8, frameon=False)
+    return figure
+
+
+def _draw_operations(axes: Any, row: int, worker: Worker, operations: list[TimedOperation], size: int) -> None:
+    groups: dict[tuple[Kind, bool], list[tuple[float, float]]] = {}
+    for timed in operations:
+        key = (timed.operation.kind, timed.operation.pipeline != worker.pipeline)
+        span = (timed.start_ns / size, (timed.end_ns - timed.start_ns) / size)
+        groups.setdefault(key, []).append(span)
+    for (kind, rerouted), spans in groups.items():
+        axes.broken_barh(
+            spans,
+            _band(row),
+            facecolors=_COLOURS[kind],
+            edgecolors="black" if rerouted else "white",
+            linewidth=0.5,
+            hatch="////" if rerouted else None,
+        )
+
+
+def _label_operations(axes: Any, row: int, operations: list[TimedOperation], size: int, character: float) -> None:
+    """Write microbatch numbers into the bars that are wide enough; ``character`` is a letter's width in data units."""
+    for timed in operations:
+        width = (timed.end_ns - timed.start_ns) / size
+        text = f"{timed.operation.pipeline}.{timed.operation.microbatch}"
+        if width < character * len(text):
+            continue
+        box = {"facecolor": "white", "alpha": 0.65, "edgecolor": "none", "pad": 0.6}
+        axes.text(timed.start_ns / size + width / 2, row, text, ha="center", va="center", fontsize=6, bbox=box)
+
+
+def _frame(axes: Any, plan: Plan, workers: Sequence[Worker], unit: str, span: tuple[float, float]) -> None:
+    axes.set_ylim(len(workers) - 0.4, -0.6)
+    margin = (span[1] - span[0]) * 0.005
+    axes.set_xlim(span[0] - margin, span[1] + margin)
+    axes.set_yticks(range(len(workers)), [str(worker) for worker in workers], fontsize=8)
+    axes.set_ylabel("worker (pipeline/slot)", fontsize=9)
+    axes.set_xlabel(f"time in {unit}", fontsize=9)
+    for row, (above, below) in enumerate(pairwise(workers)):
+        if above.pipeline != below.pipeline:
+            axes.axhline(row + 0.5, color="#808080", linewidth=0.6)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    proof = "proved optimal" if plan.status is PlanStatus.OPTIMAL else _gap_text(plan)
+    # Names come from outside: a dollar sign must not start a formula.
+    title = (
+        f"{plan.job_name}: period {duration_text(plan.period_ns)}, {proof}\nfailed: {_shortened(plan.failures_text())}"
+    )
+    axes.set_title(title, fontsize=10, loc="left", parse_math=False)
+
+
+def _gap_text(plan: Plan) -> str:
+    return "gap unknown" if plan.gap is None else f"gap {percent_text(plan.gap)} to {duration_text(plan.bound_ns)}"
+
+
+def _slot_syncs(plan: Plan) -> list[tuple[int, int]]:
+    """Start and duration of each slot's all-reduce and optimizer step."""
+    slot = plan.schedule.worker_of_row() % plan.problem.num_slots
+    ends = [int(plan.schedule.end_ns[slot == s].max()) for s in range(plan.problem.num_slots)]
+    if plan.problem.optimizer is Optimizer.GLOBAL:
+        ends = [max(ends)] * len(ends)
+    return [(end, slot.sync_ns) for end, slot in zip(ends, plan.problem.slots, strict=True)]
+
+
+def _band(row: int) -> tuple[float, float]:
+    return (row - _BAR / 2, _BAR)
+
+
+def _unit(period_ns: int) -> tuple[str, int]:
+    for unit, size in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
+        if period_ns >= 10 * size:
+            return unit, size
+    return "ns", 1
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 150 else text[:147] + "..."
