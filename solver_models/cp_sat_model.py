@@ -136,7 +136,10 @@ def _add_operation(model: Model, kind: Kind, m: int, v: int) -> None:
     if len(set(units.values())) == 1:
         model.end[kind, m, v] = start + units[choices[0]]
     else:
-        model.end[kind, m, v] = start + sum(units[k] * model.route[m, v, k] for k in choices)
+        # A variable of its own, since intervals that hold memory end with it.
+        end = model.cp.new_int_var(0, model.latest, "")
+        model.cp.add(end == start + sum(units[k] * model.route[m, v, k] for k in choices))
+        model.end[kind, m, v] = end
     for k in choices:
         worker = Worker(k, model.problem.slot_of_stage[v])
         interval = (
