@@ -10,6 +10,7 @@ import click
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 PLAIN_WIDTH = 120
 """Columns used where the output is no terminal."""
@@ -37,7 +38,7 @@ def print_facts(console: Console, facts: list[tuple[str, str]]) -> None:
     table.add_column(overflow="fold")
     for name, value in facts:
         table.add_row(f"  {name}", value)
-    console.print(table)
+    _print(console, table)
 
 
 def print_table(console: Console, columns: list[str], rows: list[list[str]]) -> None:
@@ -50,11 +51,21 @@ def print_table(console: Console, columns: list[str], rows: list[list[str]]) -> 
         table.add_column(name, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*row)
-    console.print(table)
+    _print(console, table)
+
+
+def _print(console: Console, table: Table) -> None:
+    if console.is_terminal:
+        console.print(table)
+        return
+    with console.capture() as captured:
+        console.print(table)
+    # Tables pad every line to their width, which only files and pipes would keep.
+    click.echo("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()), nl=False)
 
 
 def duration_text(value_ns: int) -> str:
-    """A duration in the unit that suits it, to at least four digits.
+    """A duration in the unit that suits it, to six digits.
 
     Examples
     --------
@@ -63,7 +74,7 @@ def duration_text(value_ns: int) -> str:
     """
     for unit, size in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
         if value_ns >= size:
-            return f"{_digits(value_ns / size)} {unit}"
+            return f"{value_ns / size:.6g} {unit}"
     return f"{value_ns} ns"
 
 
@@ -77,7 +88,7 @@ def bytes_text(value: int) -> str:
     """
     for unit, size in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if value >= size:
-            return f"{_digits(value / size)} {unit}"
+            return f"{value / size:.4g} {unit}"
     return f"{value} B"
 
 
@@ -91,6 +102,3 @@ def percent_text(share: float) -> str:
     """
     return f"{100 * share:.2g} %" if 0 < share < 0.0001 else f"{100 * share:.2f} %"
 
-
-def _digits(value: float) -> str:
-    return f"{value:.3f}".rstrip("0").rstrip(".")

@@ -65,6 +65,8 @@ def _period(plan: Plan) -> str:
     text = f"{duration_text(plan.period_ns)} an iteration; fault-free {duration_text(plan.fault_free_ns)}"
     if plan.baseline_1f1b_ns is not None:
         text += f", fault-free 1F1B {duration_text(plan.baseline_1f1b_ns)}"
+        if plan.period_ns:
+            text += f" ({percent_text(plan.baseline_1f1b_ns / plan.period_ns)} of its throughput)"
     return text
 
 

@@ -208,13 +208,12 @@ class Plan:
         return None
 
     def failures_text(self) -> str:
-        """The failure set on one line, for example ``gpu0007 (workers 0/6); slow 1/2 at 70 %``."""
+        """The failure set on one line, for example ``gpu0007 (worker 0/6); slow 1/2 at 70 %``."""
         parts = []
         if self.failed_workers:
-            workers = " ".join(map(str, self.failed_workers))
-            parts.append(
-                f"{','.join(self.failed_nodes)} (workers {workers})" if self.failed_nodes else f"workers {workers}"
-            )
+            noun = "worker" if len(self.failed_workers) == 1 else "workers"
+            workers = f"{noun} {' '.join(map(str, self.failed_workers))}"
+            parts.append(f"{','.join(self.failed_nodes)} ({workers})" if self.failed_nodes else workers)
         if self.degraded:
             parts.append(
                 "slow " + " ".join(f"{worker} at {100 * ppm / FULL_SPEED_PPM:g} %" for worker, ppm in self.degraded)

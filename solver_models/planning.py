@@ -184,9 +184,7 @@ def _solve(problem: Problem, options: SolveOptions, notes: list[str]) -> SolveRe
     """Best schedule of the canonical problem; ``notes`` gets what went wrong on the way."""
     result = portfolio.solve(canonical_problem(problem), options)
     if result.schedule is None or result.period_ns is None:
-        raise InvalidScheduleError(
-            f"solver {result.solver} ended with {result.status} and no schedule: {result.detail}"
-        )
+        raise SolverError(f"solver {result.solver} ended with {result.status} and no schedule: {result.detail}")
     if result.status is not Status.OPTIMAL and result.detail:
         notes.append(result.detail)
     return result
