@@ -1,0 +1,1 @@
+"""Annealing on order strings: one move shifts one operation of one worker by a few places."""

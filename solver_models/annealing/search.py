@@ -1,0 +1,135 @@
+"""Annealing from a list schedule: rounds of moves, each from the best order so far and from its shifted slot starts."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.problem import Optimizer, Problem
+from planner.schedule import IntColumn, Schedule
+from planner.timing import time_schedule
+from solver_models.annealing.engine import anneal, earliest_starts
+from solver_models.list_scheduling.network import Network, nodes_of, schedule_in_order
+
+_MOVES_PER_NODE = 60
+_LEAST_MOVES = 30_000
+_MOST_MOVES = 3_000_000
+_SLICE_MOVES = 20_000
+_HOT_SHARE = 0.15
+_COLD_SHARE = 0.002
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """An order of a network's nodes with its exact timing."""
+
+    network: Network
+    schedule: Schedule
+    period_ns: int
+
+
+def timed_order(problem: Problem, network: Network, order: Schedule) -> Order:
+    """Time an order exactly."""
+    schedule, period = time_schedule(problem, order)
+    return Order(network=network, schedule=schedule, period_ns=period)
+
+
+class Annealer:
+    """Anneals orders of one network.
+
+    Parameters
+    ----------
+    problem, network
+        The instance and its network under one routing.
+    target_ns
+        Period to stop at.
+    """
+
+    def __init__(self, problem: Problem, network: Network, target_ns: int) -> None:
+        self._problem, self._network, self._target_ns = problem, network, target_ns
+        self._joint = problem.optimizer is Optimizer.GLOBAL
+        sync = np.array([slot.sync_ns for slot in problem.slots], dtype=np.int64)
+        self._sync = np.full_like(sync, sync.max()) if self._joint else sync
+        self._data, self._data_lag = _data_of(network)
+        self._scale = max(1.0, float(network.duration.max()))
+        nodes = int((network.worker >= 0).sum())
+        self.round_moves = min(_MOST_MOVES, max(_LEAST_MOVES, _MOVES_PER_NODE * nodes))
+
+    def improve(self, order: Order, *, deadline: float, seed: int, stagnation: int = 3) -> Order:
+        """Anneal in rounds until the target, the deadline, or ``stagnation`` rounds in a row without a gain.
+
+        Parameters
+        ----------
+        order
+            Where to start.
+        deadline
+            Value of ``time.monotonic()`` not to pass by more than a slice of a round.
+        seed
+            Of all random choices; a search that the deadline does not cut is reproducible.
+        """
+        best, idle, number = order, 0, 0
+        while best.period_ns > self._target_ns and idle < stagnation and time.monotonic() < deadline:
+            candidate = self._round(best, deadline, seed + 7919 * number, hot=_HOT_SHARE * 0.5**idle)
+            number += 1
+            if candidate.period_ns < best.period_ns:
+                best, idle = candidate, 0
+            else:
+                idle += 1
+        return best
+
+    def _round(self, order: Order, deadline: float, seed: int, hot: float) -> Order:
+        """One cooling from an order; the best order it met, which may be the first."""
+        network = self._network
+        places, first = nodes_of(self._problem, order.schedule), order.schedule.offsets
+        release = self._releases(order.schedule)
+        fixed = (network.worker, network.duration, network.successor, self._data, self._data_lag)
+        start = earliest_starts(places, first, *fixed, release)
+        slices = max(1, self.round_moves // _SLICE_MOVES)
+        cooling = (_COLD_SHARE / hot) ** (1.0 / slices)
+        best_places, best_window = places, 2**62
+        for number in range(slices):
+            temperature = hot * cooling**number * self._scale
+            places, start, met, window = anneal(
+                places,
+                first,
+                *fixed,
+                network.acquire,
+                network.release,
+                network.capacity,
+                self._sync,
+                release,
+                start,
+                self._target_ns,
+                self._joint,
+                self.round_moves // slices,
+                temperature,
+                temperature * cooling,
+                seed + number,
+            )
+            if window < best_window:
+                best_places, best_window = met, window
+            if best_window <= self._target_ns or time.monotonic() >= deadline:
+                break
+        return timed_order(self._problem, network, schedule_in_order(self._problem, network, best_places))
+
+    def _releases(self, schedule: Schedule) -> IntColumn:
+        """First start of each slot in a timed schedule; one release for all where the slots share a window."""
+        slots = self._problem.num_slots
+        release = np.zeros(slots, dtype=np.int64)
+        if not self._joint:
+            release[:] = np.iinfo(np.int64).max
+            np.minimum.at(release, schedule.worker_of_row() % slots, schedule.start_ns)
+        return release
+
+
+def _data_of(network: Network) -> tuple[IntColumn, IntColumn]:
+    """For each node the node whose result it needs, or -1, and the transfer time."""
+    data = np.full(len(network.worker), -1, dtype=np.int64)
+    lag = np.zeros(len(network.worker), dtype=np.int64)
+    for j in range(2):
+        sources = np.flatnonzero(network.successor[:, j] >= 0)
+        data[network.successor[sources, j]] = sources
+        lag[network.successor[sources, j]] = network.lag[sources, j]
+    return data, lag

@@ -1,0 +1,98 @@
+"""Which live worker runs each microbatch at each stage.
+
+Loads come first: a slot's microbatches are spread so that its slowest worker finishes as early as integers and speeds
+allow. Then who helps whom: a worker keeps its home microbatches as far as its load allows, and what it sheds goes to peers
+that help the fewest others, nearest pipelines first.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from planner.operation import Worker
+from planner.problem import FULL_SPEED_PPM, Problem
+from planner.schedule import IntColumn
+
+_LEVEL_UNIT = 10**6
+"""Loads are levelled to a millionth of a microbatch at full speed."""
+
+
+def balanced_routing(problem: Problem, shuffle: np.random.Generator | None = None) -> IntColumn:
+    """Route every microbatch so that each slot's loads are balanced.
+
+    Parameters
+    ----------
+    problem
+        Every slot with at least one live worker.
+    shuffle
+        Deals the shed microbatches to the helpers at random; by default in turn.
+
+    Returns
+    -------
+    array of int64, shape ``(sum(M), V)``
+        Pipeline whose worker runs each global microbatch at each stage; all stages of a slot go together.
+    """
+    home = np.repeat(np.arange(problem.num_pipelines, dtype=np.int64), problem.microbatches)
+    routing = np.repeat(home[:, None], problem.num_stages, axis=1)
+    guests = np.zeros(problem.num_pipelines, dtype=np.int64)
+    touched = {worker.slot for worker in (*problem.dead, *problem.speeds_ppm)}
+    if len(set(problem.microbatches)) > 1:
+        touched = set(range(problem.num_slots))
+    for s in sorted(touched):
+        moved, helpers = _deal(problem, s, guests, shuffle)
+        for v in problem.slots[s].stages:
+            routing[moved, v] = helpers
+        np.add.at(guests, helpers, 1)
+    return routing
+
+
+def most_loads(problem: Problem, slot: int) -> IntColumn:
+    """Most microbatches each worker of a slot runs when the slowest finishes as early as possible, shape ``(D,)``.
+
+    The level is the least time, in microbatches at full speed, by which the slot's live workers together can run all
+    microbatches; a worker of speed ``r`` runs ``floor(level * r)`` by then.
+    """
+    speed = np.array([problem.speed_ppm(Worker(k, slot)) for k in range(problem.num_pipelines)], dtype=np.int64)
+    for worker in problem.dead:
+        if worker.slot == slot:
+            speed[worker.pipeline] = 0
+    total = problem.num_microbatches
+    low, high = 0, -(-total * _LEVEL_UNIT * FULL_SPEED_PPM // int(speed.max()))
+    while low < high:
+        level = (low + high) // 2
+        if int((level * speed // (_LEVEL_UNIT * FULL_SPEED_PPM)).sum()) >= total:
+            high = level
+        else:
+            low = level + 1
+    most: IntColumn = low * speed // (_LEVEL_UNIT * FULL_SPEED_PPM)
+    return most
+
+
+def _deal(
+    problem: Problem, slot: int, guests: IntColumn, shuffle: np.random.Generator | None
+) -> tuple[IntColumn, IntColumn]:
+    """Microbatches that leave their home worker in a slot, and the pipeline that takes each."""
+    counts = np.array(problem.microbatches, dtype=np.int64)
+    first = np.concatenate([[0], np.cumsum(counts)])
+    most = most_loads(problem, slot)
+    loads = np.minimum(counts, most)
+    num_pipelines = len(counts)
+    moved: list[int] = []
+    helpers: list[int] = []
+    for k in np.flatnonzero(counts > loads):
+        shed = int(counts[k] - loads[k])
+        # Spread the shed ones evenly over the iteration, so that no helper is flooded at one end of it.
+        indices = (np.arange(shed, dtype=np.int64) * 2 + 1) * counts[k] // (2 * shed)
+        takers: list[int] = []
+        while len(takers) < shed:
+            room = np.flatnonzero(loads < most)
+            distance = np.minimum((room - k) % num_pipelines, (k - room) % num_pipelines)
+            order = room[np.lexsort((distance, guests[room] + loads[room] - counts[room]))]
+            taken = order[: shed - len(takers)]
+            loads[taken] += 1
+            takers.extend(int(t) for t in taken)
+        if shuffle is not None:
+            shuffle.shuffle(takers)
+        moved.extend(int(first[k] + j) for j in indices)
+        helpers.extend(takers)
+    return np.array(moved, dtype=np.int64), np.array(helpers, dtype=np.int64)

@@ -1,0 +1,217 @@
+"""The portfolio of list schedules: rules and their parameters tried in a fixed order, then forward-backward passes.
+
+The rules by rounds need to know how long a worker may idle: the time left between its load and a target period. Tried
+against the lower bound and a little around it, they meet the bound for most problems whose memory does not bind, and for
+fault-free pipelines at 1F1B memory. Forward-backward passes (double justification, as for resource-constrained projects)
+then schedule the time-reversed network by the latest ends and again forward by the reversed starts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from planner.errors import InvalidScheduleError
+from planner.problem import Optimizer, Problem
+from planner.schedule import IntColumn, Schedule
+from planner.timing import time_schedule
+from solver_models.list_scheduling.engine import RULE_PRIORITY, RULE_ROUNDS, construct
+from solver_models.list_scheduling.network import Network, build_network, order_by_start, reverse, schedule_in_order
+
+_NO_LIMIT = 2**40
+_BUDGET_FACTORS = (1.0, 0.0, 0.95, 0.9, 1.05, 0.8, 0.5)
+_LIMIT_FACTORS = (None, 1.0, 1.5, 2.0)
+_PATIENCE_SHARES = (0.0, 0.5, 1.0)
+_PASS_PATIENCE_SHARES = (0.0, 0.3, 0.6)
+_PASSES = 4
+_PASS_STARTS = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One constructed schedule: its network, the start of each node, and its largest window."""
+
+    network: Network
+    start: IntColumn
+    window_ns: int
+
+    def order(self, problem: Problem) -> Schedule:
+        """The trial's order; its times are still to be found."""
+        return schedule_in_order(problem, self.network, order_by_start(self.network, self.start))
+
+
+class ListSearch:
+    """Tries list schedules under one routing.
+
+    Parameters
+    ----------
+    problem
+        The instance.
+    routing
+        Shape ``(sum(M), V)``.
+    target_ns
+        Period that counts as good enough; the lower bound serves.
+    """
+
+    def __init__(self, problem: Problem, routing: IntColumn, target_ns: int) -> None:
+        self.problem = problem
+        self.target_ns = target_ns
+        self.network = build_network(problem, routing)
+        self._joint = problem.optimizer is Optimizer.GLOBAL
+        sync = np.array([slot.sync_ns for slot in problem.slots], dtype=np.int64)
+        self._sync = np.full_like(sync, sync.max()) if self._joint else sync
+        self._no_wait = np.zeros(self.network.num_workers, dtype=np.int64)
+        self._no_limit = np.full(self.network.num_workers, _NO_LIMIT, dtype=np.int64)
+        self._forward_ns = max(stage.forward_ns for stage in problem.stages)
+
+    def by_rounds(self, budget_factor: float, limit_factor: float | None, patience_share: float) -> Trial:
+        """Construct by rounds.
+
+        Parameters
+        ----------
+        budget_factor
+            Share of the target period up to which a worker may idle by choice; 0 for never.
+        limit_factor
+            Forwards in flight as a multiple of 1F1B's; ``None`` for what memory allows.
+        patience_share
+            Wait for an input gradient that arrives within this share of a forward.
+        """
+        slot = np.arange(self.network.num_workers) % self.network.num_slots
+        spare = (self.target_ns * budget_factor - self.network.loads_ns() - self._sync[slot]).astype(np.int64)
+        limit = self._no_limit
+        if limit_factor is not None:
+            depth = (self.network.num_slots - slot) * self.network.chunks
+            limit = np.maximum(1, np.ceil(depth * limit_factor)).astype(np.int64)
+        patience = np.full_like(slot, int(patience_share * self._forward_ns))
+        start = self._construct(self.network, RULE_ROUNDS, self._fifo_priority(), patience, np.maximum(spare, 0), limit)
+        return self._trial(start)
+
+    def passes(self, trial: Trial, patience_share: float, noise: np.random.Generator | None = None) -> Iterator[Trial]:
+        """Forward-backward passes from a trial; each yields the schedule after a backward and a forward pass."""
+        backward = reverse(self.network)
+        patience = np.full(self.network.num_workers, int(patience_share * self._forward_ns), dtype=np.int64)
+        start = trial.start
+        for _ in range(_PASSES):
+            latest_first = -(start + self.network.duration)
+            if noise is not None:
+                latest_first = latest_first + noise.integers(0, max(1, self._forward_ns), len(start))
+            reversed_start = self._construct(
+                backward, RULE_PRIORITY, latest_first, patience, self._no_wait, self._no_limit
+            )
+            if reversed_start[0] < 0:
+                return  # memory came to a standstill in reversed time: nothing more to learn from here
+            start = self._construct(
+                self.network,
+                RULE_PRIORITY,
+                -(reversed_start + self.network.duration),
+                patience,
+                self._no_wait,
+                self._no_limit,
+            )
+            yield self._trial(start)
+
+    def _fifo_priority(self) -> IntColumn:
+        """Microbatches of all pipelines by the share of their pipeline's iteration that lies before them."""
+        share = np.concatenate([(np.arange(m) * 2 + 1) / (2 * m) for m in self.problem.microbatches if m])
+        priority: IntColumn = np.repeat((share * 2**40).astype(np.int64), self.network.num_stages * 3)
+        return priority
+
+    def _construct(
+        self, network: Network, rule: int, priority: IntColumn, patience: IntColumn, budget: IntColumn, limit: IntColumn
+    ) -> IntColumn:
+        start: IntColumn = construct(
+            rule,
+            network.chunks,
+            network.worker,
+            network.queue,
+            network.duration,
+            network.successor,
+            network.lag,
+            network.num_predecessors,
+            network.acquire,
+            network.release,
+            network.reserve,
+            network.capacity,
+            priority,
+            patience,
+            budget,
+            limit,
+        )
+        return start
+
+    def _trial(self, start: IntColumn) -> Trial:
+        if start[0] < 0:
+            raise InvalidScheduleError(
+                "list scheduling came to a standstill in forward time: an admission rule is wrong"
+            )
+        window = int(largest_window(self.network.worker, self.network.duration, start, self._sync, self._joint))
+        return Trial(network=self.network, start=start, window_ns=window)
+
+
+def rule_parameters() -> Iterator[tuple[float, float | None, float]]:
+    """Parameters of :meth:`ListSearch.by_rounds`, the most promising first."""
+    for patience, limit, budget in product(_PATIENCE_SHARES, _LIMIT_FACTORS, _BUDGET_FACTORS):
+        yield budget, limit, patience
+
+
+def search_lists(search: ListSearch, deadline: float, *, with_passes: bool = True) -> list[Trial]:
+    """Try the portfolio until the target is met or ``time.monotonic()`` passes the deadline.
+
+    Returns
+    -------
+    list of Trial
+        At least one; the best by window first, at most a dozen.
+    """
+    best: list[Trial] = []
+
+    def keep(trial: Trial) -> bool:
+        """Keep the trial among the best; say whether to go on."""
+        best.append(trial)
+        best.sort(key=lambda t: t.window_ns)
+        del best[12:]
+        return best[0].window_ns > search.target_ns and time.monotonic() < deadline
+
+    for parameters in rule_parameters():
+        if not keep(search.by_rounds(*parameters)):
+            return best
+    if with_passes:
+        for start, share in product(tuple(best[:_PASS_STARTS]), _PASS_PATIENCE_SHARES):
+            for trial in search.passes(start, share):
+                if not keep(trial):
+                    return best
+    return best
+
+
+def best_timed(problem: Problem, trials: list[Trial], most: int = 3) -> tuple[Schedule, int]:
+    """Time the most promising trials exactly and return the one of the smallest period."""
+    timed = [time_schedule(problem, trial.order(problem)) for trial in trials[:most]]
+    return min(timed, key=lambda pair: pair[1])
+
+
+@njit(cache=True)
+def largest_window(
+    worker: IntColumn, duration: IntColumn, start: IntColumn, sync: npt.NDArray[np.int64], joint: bool
+) -> Any:
+    """Largest ``C_s + sync_s - S_s`` over slots, or the makespan plus sync where the slots share one window."""
+    slots = len(sync)
+    begin = np.full(slots, 2**61, dtype=np.int64)
+    end = np.full(slots, -1, dtype=np.int64)
+    for node in range(len(worker)):
+        if worker[node] >= 0:
+            s = worker[node] % slots
+            begin[s] = min(begin[s], start[node])
+            end[s] = max(end[s], start[node] + duration[node])
+    if joint:
+        begin[:] = begin.min()
+    worst = 0
+    for s in range(slots):
+        if end[s] >= 0:
+            worst = max(worst, end[s] + sync[s] - begin[s])
+    return worst

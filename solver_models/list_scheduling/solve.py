@@ -1,0 +1,40 @@
+"""The list-scheduling solver: the answer that is always there."""
+
+from __future__ import annotations
+
+import time
+
+from planner.bounds import best_bound
+from planner.problem import Problem
+from solver_models.list_scheduling.routing import balanced_routing
+from solver_models.list_scheduling.search import ListSearch, best_timed, search_lists
+from solver_models.result import SolveOptions, SolveResult, Status
+
+NAME = "list_scheduling"
+
+
+def solve(problem: Problem, options: SolveOptions) -> SolveResult:
+    """Solve by the portfolio of list schedules.
+
+    The first schedule is built whatever the deadline.
+
+    Raises
+    ------
+    NoPlanError
+        If a slot has no live worker or memory does not hold one microbatch.
+    """
+    started = time.monotonic()
+    problem.require_plannable()
+    bound = best_bound(problem).value_ns
+    target = int(bound * (1 + options.target_gap))
+    search = ListSearch(problem, balanced_routing(problem), target)
+    trials = search_lists(search, started + options.deadline_s)
+    schedule, period = best_timed(problem, trials)
+    return SolveResult(
+        status=Status.OPTIMAL if period <= bound else Status.FEASIBLE,
+        solver=NAME,
+        schedule=schedule,
+        period_ns=period,
+        bound_ns=bound,
+        wall_s=time.monotonic() - started,
+    )
