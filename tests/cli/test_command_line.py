@@ -1,0 +1,147 @@
+"""The command line as a whole: help, usage, exit codes and the form of errors."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from cli.errors import ExitCode, error_document, exit_code_of
+from cli.main import cli, run
+from planner import errors
+
+ROOT = Path(__file__).parents[2]
+
+
+def error_classes(kind: type[errors.ReplanError] = errors.ReplanError) -> list[type[errors.ReplanError]]:
+    """Every class of the error tree."""
+    return [kind, *(found for child in kind.__subclasses__() for found in error_classes(child))]
+
+
+@pytest.mark.parametrize("kind", error_classes(), ids=lambda kind: kind.__name__)
+def test_every_error_has_an_exit_code_and_a_document(kind: type[errors.ReplanError]) -> None:
+    """No error of the tree falls through, and its stable code is in the document."""
+    error = kind("what was wrong", hint="what to do")
+    document = error_document(error)
+    assert document["exit_code"] == exit_code_of(error)
+    assert exit_code_of(error) not in (ExitCode.OK, ExitCode.INTERRUPTED)
+    assert (document["code"], document["detail"], document["hint"]) == (kind.code, "what was wrong", "what to do")
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [
+        (errors.HostlistError, 3),
+        (errors.JobFileError, 3),
+        (errors.StageLostError, 4),
+        (errors.OptimizerShardLostError, 4),
+        (errors.PlanHashError, 5),
+        (errors.InvalidScheduleError, 5),
+        (errors.DeadlockError, 5),
+        (errors.SolverCrashedError, 6),
+        (errors.StoreError, 7),
+    ],
+)
+def test_exit_codes_are_what_the_manual_says(kind: type[errors.ReplanError], status: int) -> None:
+    """Scripts may compare them."""
+    assert exit_code_of(kind("x")) == status
+
+
+def test_an_error_of_ours_is_one_internal_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A bug ends in status 70 and one block, not in a traceback."""
+
+    @click.command()
+    def broken() -> None:
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setitem(cli.commands, "broken", broken)
+    assert run(["broken"]) == 70
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "ZeroDivisionError: oops" in shown.err
+    assert "Traceback" not in shown.err
+
+
+def test_interrupts_end_with_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Ctrl-C while a command runs says so and nothing more."""
+
+    @click.command()
+    def slow() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(cli.commands, "slow", slow)
+    assert run(["slow"]) == 130
+    assert capsys.readouterr().err == "replan: interrupted\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nonsense"],
+        ["plan"],
+        ["plan", "job.yaml", "--nonsense"],
+        ["plan", "job.yaml", "--deadline", "soon"],
+        ["plan", "job.yaml", "--deadline", "0s"],
+        ["plan", "job.yaml", "--gap", "101%"],
+        ["plan", "job.yaml", "--seed", "-1"],
+        ["plan", "job.yaml", "--workers", "0"],
+        ["replay", "plan.json", "--iterations", "0"],
+        ["program", "plan.json"],
+        ["program", "plan.json", "--worker", "3"],
+        ["program", "plan.json", "--worker", "0/0", "--rank", "1"],
+        ["show", "plan.json", "--slots", "3-1"],
+        ["serve", "--port", "70000"],
+    ],
+    ids=" ".join,
+)
+def test_usage_errors_end_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """A wrong command line prints one block on standard error and nothing on standard output."""
+    assert run(arguments) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("replan: usage (usage)\n")
+
+
+def test_usage_errors_are_json_when_json_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    """Machines get one object with the code."""
+    assert run(["plan", "--json"]) == 2
+    document = json.loads(capsys.readouterr().err)
+    assert (document["code"], document["exit_code"]) == ("usage", 2)
+
+
+@pytest.mark.parametrize("command", ["", *cli.commands])
+def test_every_command_has_help_and_json(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Help exits with 0, and every command takes --json."""
+    assert run([*command.split(), "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("Usage: replan")
+    assert command == "" or "--json" in shown
+
+
+def test_help_loads_nothing_heavy() -> None:
+    """Help is instant: no numba, no matplotlib, no pydantic, no solver, no web framework."""
+    code = (
+        "import sys; from cli.main import run; run(['plan', '--help']); "
+        "print(sorted({'numba', 'numpy', 'matplotlib', 'pydantic', 'ortools', 'pulp', 'fastapi', 'rich'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    """With standard output closed there is no traceback and the status is that of SIGPIPE."""
+    script = f"{sys.executable} -m cli.main --help"
+    done = subprocess.run(
+        ["bash", "-c", f"(sleep 0.3; {script}; echo status $? >&2) | true"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == "status 141\n"
