@@ -21,6 +21,8 @@ class ChunkIdle:
     ----------
     first_backward_ns
         ``R``: no backward of the slot starts earlier than this after the slot's first operation.
+    chain_ns
+        From the first F of a microbatch in the slot to the end of its last W there.
     warm_up_ns
         Idling before that: ``R`` less the forwards that fit into memory.
     tail_ns
@@ -30,6 +32,7 @@ class ChunkIdle:
     """
 
     first_backward_ns: int
+    chain_ns: int
     warm_up_ns: int
     tail_ns: int
     late_ns: int
@@ -39,8 +42,8 @@ def chunk_idle(view: ProblemView, slot: SlotView) -> ChunkIdle:
     """Unavoidable idling of a slot's workers, on whichever of its speed classes it is least."""
     first, last = slot.first_stage, slot.last_stage
     first_backward = view.forward_ns(first, last) + view.stage_forward_ns(last) + view.round_trip_ns[last]
-    chain = view.round_trip_ns[last] + view.stage_backward_ns(last) + view.backward_ns(last, first)
-    chain += view.least_weight_ns(first)
+    back = view.stage_backward_ns(last) + view.backward_ns(last, first) + view.least_weight_ns(first)
+    chain = view.round_trip_ns[last] + back
     warm_up, tail, late = [], [], []
     for group in slot.classes:
         forwards = most_value(slot.capacity_bytes, zip(slot.activation_bytes, group.forward_ns, strict=True))
@@ -52,7 +55,13 @@ def chunk_idle(view: ProblemView, slot: SlotView) -> ChunkIdle:
         warm_up.append(0 if forwards is None else max(0, first_backward - forwards))
         tail.append(0 if backlog is None else max(0, chain - backlog))
         late.append(0 if others is None else max(0, view.round_trip_ns[last] - others))
-    return ChunkIdle(first_backward_ns=first_backward, warm_up_ns=min(warm_up), tail_ns=min(tail), late_ns=min(late))
+    return ChunkIdle(
+        first_backward_ns=first_backward,
+        chain_ns=first_backward + back,
+        warm_up_ns=min(warm_up),
+        tail_ns=min(tail),
+        late_ns=min(late),
+    )
 
 
 def _backlog_items(slot: SlotView, group: WorkerClass) -> Iterable[tuple[int, int]]:

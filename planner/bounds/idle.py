@@ -109,14 +109,22 @@ class StageWorker:
     def turnover_ns(self, load: int) -> int:
         """Least time in which ``load`` microbatches, at most ``p`` of them in flight at once, come and go.
 
-        Each is in flight for ``F + RT + I``. During the ``j``-th of the first F no more than ``j`` are, and likewise while
-        the last backwards end; after the last backward, its W runs.
+        Each is in flight for ``F + RT + I``. Fewer than ``p`` are during the first F, the last backwards, and, where the
+        bytes kept for a W push one out, during every W; these times are apart since the worker runs one operation at a time.
         """
         most = self.in_flight(load)
         held = load * (self.forward_ns + self.round_trip_ns + self.backward_ns)
-        ramps = (self.forward_ns + self.backward_ns) * (most * (most - 1) // 2)
-        after = self.weight_grad_ns if self.splittable else 0
-        return -(-(held + ramps) // most) + after
+        missing = (self.forward_ns + self.backward_ns) * (most * (most - 1) // 2)
+        if self.splittable:
+            missing += (load - 1) * (most - self._in_flight_beside_w(load)) * self.weight_grad_ns
+            missing += most * self.weight_grad_ns
+        return -(-(held + missing) // most)
+
+    def _in_flight_beside_w(self, load: int) -> int:
+        """Most of ``load`` microbatches in flight while the W of another runs."""
+        if self.capacity_bytes is None or self.activation_bytes == 0:
+            return load
+        return min(load, (self.capacity_bytes - self.weight_grad_bytes) // self.activation_bytes)
 
 
 def stage_workers(view: ProblemView, slot: SlotView) -> tuple[StageWorker, ...]:

@@ -33,7 +33,7 @@ def spread(counts: Sequence[int], period_at_load: Sequence[Callable[[int], int]]
 
     Examples
     --------
-    Two workers at 3 ns a microbatch carry 6, 7 or 8 of 15 at most in 24 ns.
+    Two workers at 3 ns a microbatch carry 15 in 24 ns; loads are 8 and 7.
 
     >>> spread([2], [lambda n: 3 * n], 15)
     24

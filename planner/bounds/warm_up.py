@@ -25,6 +25,7 @@ def warm_up_bound(view: ProblemView, slot: SlotView) -> Bound:
         value = max(
             slot_work_ns(view, slot) + idle.warm_up_ns,
             idle.first_backward_ns + spread_stages(slot.counts, backwards, view.total),
+            idle.chain_ns,
         )
         detail = f"first backward of the slot {idle.first_backward_ns} ns after its first F at the earliest"
     return Bound(

@@ -1,0 +1,68 @@
+"""Random problems tiny enough for exhaustive search, covering what problems may have."""
+
+from __future__ import annotations
+
+import random
+
+from planner.operation import Worker
+from planner.problem import Optimizer, Problem, Slot, Stage
+
+
+def tiny_problem(rng: random.Random) -> Problem:
+    """Draw a plannable problem of at most about 40 operations, with costs of 0 to 3 ns.
+
+    One in four puts two stages in a slot (loop, V or uneven placement). Dead and degraded workers, uneven homes, fused stages, tight and
+    no memory, transfers, sync and both optimizers all occur.
+    """
+    num_slots = rng.choice((1, 2, 2, 2, 3))
+    num_pipelines = rng.choice((1, 1, 2, 2, 3)) if num_slots < 3 else rng.choice((1, 1, 2))
+    placement = [(s,) for s in range(num_slots)]
+    if num_slots < 3 and rng.random() < 0.3:
+        placement = rng.choice(([(0, 2), (1,)], [(0, 2), (1, 3)], [(0, 3), (1, 2)], [(0,), (1, 2)], [(0, 1)], [(0, 1, 2)]))
+    num_stages = sum(map(len, placement))
+    most = max(1, 40 // (3 * num_stages))
+    total = rng.randint(1, min(most, 6))
+    homes = [rng.randrange(num_pipelines) for _ in range(total)]
+    uniform = rng.random() < 0.4
+    costs = [(1, 1, 1)] * num_stages if uniform else [_costs(rng) for _ in range(num_stages)]
+    transfer = rng.choice((0, 0, 1, 2))
+    memory = rng.choice(((2, 1), (1, 1), (1, 0), (3, 2), (3, 1), (0, 0)))
+    stages = tuple(
+        Stage(
+            forward_ns=f,
+            input_grad_ns=i,
+            weight_grad_ns=w,
+            transfer_ns=transfer if rng.random() < 0.8 else rng.randint(0, 2),
+            activation_bytes=memory[0],
+            weight_grad_bytes=memory[1],
+            splittable=rng.random() < 0.85,
+        )
+        for f, i, w in costs
+    )
+    slots = tuple(
+        Slot(stages=held, sync_ns=rng.choice((0, 0, 1, 2)), capacity_bytes=_capacity(rng, memory[0] * len(held), memory[1]))
+        for held in placement
+    )
+    workers = [Worker(k, s) for k in range(num_pipelines) for s in range(len(slots))]
+    dead = {w for w in workers if num_pipelines > 1 and rng.random() < 0.25}
+    for s in range(len(slots)):
+        if all(Worker(k, s) in dead for k in range(num_pipelines)):
+            dead.discard(Worker(rng.randrange(num_pipelines), s))
+    speeds = {w: rng.choice((400_000, 500_000, 700_000)) for w in workers if w not in dead and rng.random() < 0.12}
+    return Problem(
+        stages=stages,
+        slots=slots,
+        microbatches=tuple(homes.count(k) for k in range(num_pipelines)),
+        optimizer=rng.choice((Optimizer.STAGGERED, Optimizer.STAGGERED, Optimizer.GLOBAL)),
+        dead=frozenset(dead),
+        speeds_ppm=speeds,
+    )
+
+
+def _costs(rng: random.Random) -> tuple[int, int, int]:
+    f, i, w = rng.randint(0, 3), rng.randint(0, 3), rng.randint(0, 3)
+    return (f, i, w) if f + i + w else (1, 1, 1)
+
+
+def _capacity(rng: random.Random, least: int, extra: int) -> int | None:
+    return None if rng.random() < 0.2 else least + rng.randint(0, 3) * max(1, extra) + rng.choice((0, 0, least))
