@@ -40,8 +40,10 @@ class EventGraph:
         Shape ``(N,)``.
     first_on_worker
         Shape ``(N,)``, bool: whether the row is its worker's first.
-    data_row, data_lag_ns
-        Shape ``(N,)``: the row whose result this one needs (-1 for the first stage's F) and its transfer time.
+    data_row, data_crosses
+        Shape ``(N,)``: the row whose result this one needs (-1 for the first stage's F), and whether another worker runs it.
+    sent_lag_ns
+        Shape ``(N,)``: transfer time of the message this row sends to another worker, 0 where it sends none.
     previous_message
         Shape ``(N,)``: the row that sent the previous message over the directed link this row sends over, or -1.
         All -1 where every message of a link takes the same time, since these cannot overtake.
@@ -54,7 +56,8 @@ class EventGraph:
     duration_ns: IntColumn
     first_on_worker: npt.NDArray[np.bool_]
     data_row: IntColumn
-    data_lag_ns: IntColumn
+    data_crosses: npt.NDArray[np.bool_]
+    sent_lag_ns: IntColumn
     previous_message: IntColumn
     topological: IntColumn
     slot_of_row: IntColumn
@@ -145,6 +148,8 @@ def event_graph(problem: Problem, schedule: Schedule) -> EventGraph:
     boundary = np.where(schedule.kind == Kind.F, schedule.stage - 1, schedule.stage)
     crosses = (data_row >= 0) & (worker != worker[data_row])
     lag = np.where(crosses, transfer[np.clip(boundary, 0, None)], 0)
+    sent_lag = np.zeros(schedule.num_operations, dtype=np.int64)
+    sent_lag[data_row[crosses]] = lag[crosses]
     first = np.zeros(schedule.num_operations, dtype=np.bool_)
     first[schedule.offsets[:-1][np.diff(schedule.offsets) > 0]] = True
     topological = _topological(first, data_row, successor)
@@ -160,7 +165,8 @@ def event_graph(problem: Problem, schedule: Schedule) -> EventGraph:
         duration_ns=durations_ns(problem, schedule),
         first_on_worker=first,
         data_row=data_row,
-        data_lag_ns=lag,
+        data_crosses=crosses,
+        sent_lag_ns=sent_lag,
         previous_message=_previous_messages(worker, data_row, lag, crosses),
         topological=topological,
         slot_of_row=worker % problem.num_slots,
@@ -281,37 +287,38 @@ def _pass(
     first: npt.NDArray[np.bool_],
     duration: IntColumn,
     data_row: IntColumn,
-    lag: IntColumn,
+    crosses: npt.NDArray[np.bool_],
+    sent_lag: IntColumn,
     previous_message: IntColumn,
     slot_of_row: IntColumn,
     release: IntColumn,
     end: IntColumn,
     departed: IntColumn,
 ) -> None:
-    """Longest path to every row's end from the slots' releases; ``departed`` is end plus what FIFO adds."""
+    """Longest path to every row's end from the slots' releases; ``departed`` is when the row's message has arrived."""
     for row in topological:
         start = release[slot_of_row[row]] if first[row] else end[row - 1]
         source = data_row[row]
         if source >= 0:
-            arrival = end[source] + lag[row]
-            # A message leaves its link no earlier than the one before it.
-            if previous_message[source] >= 0:
-                arrival = max(arrival, departed[previous_message[source]])
-            departed[source] = arrival
-            start = max(start, arrival)
+            start = max(start, departed[source] if crosses[row] else end[source])
         end[row] = start + duration[row] if start > _NEVER // 2 else start
+        # A message arrives no earlier than the one sent before it on its link, by an earlier row of the same worker.
+        departed[row] = end[row] + sent_lag[row]
+        if previous_message[row] >= 0:
+            departed[row] = max(departed[row], departed[previous_message[row]])
 
 
 def _earliest_ends(graph: EventGraph, release: IntColumn) -> IntColumn:
     """End of each row when slots are released at the given times, shape ``(N,)``."""
     end = np.empty(len(graph.duration_ns), dtype=np.int64)
-    departed = _departures(graph)
+    departed = np.empty(len(graph.duration_ns), dtype=np.int64)
     _pass(
         graph.topological,
         graph.first_on_worker,
         graph.duration_ns,
         graph.data_row,
-        graph.data_lag_ns,
+        graph.data_crosses,
+        graph.sent_lag_ns,
         graph.previous_message,
         graph.slot_of_row,
         release,
@@ -319,10 +326,6 @@ def _earliest_ends(graph: EventGraph, release: IntColumn) -> IntColumn:
         departed,
     )
     return end
-
-
-def _departures(graph: EventGraph) -> IntColumn:
-    return np.full(len(graph.duration_ns), _NEVER, dtype=np.int64)
 
 
 def _slot_paths(graph: EventGraph, sync: IntColumn) -> IntColumn:
