@@ -77,6 +77,17 @@ class Model:
         """Kind of a stage's last modelled operation."""
         return self.kinds(stage)[-1]
 
+    def holds(self, m: int, stage: int) -> list[tuple[Key, Key, int]]:
+        """Operations between which a microbatch holds bytes at a stage: from the start of F or the end of I, to an end."""
+        cost, back, last = self.problem.stages[stage], self.back(stage), self.last(stage)
+        keeps = cost.weight_grad_bytes if last is Kind.W else 0
+        if keeps == cost.activation_bytes:
+            return [((Kind.F, m, stage), (last, m, stage), keeps)]
+        return [
+            ((Kind.F, m, stage), (back, m, stage), cost.activation_bytes),
+            ((back, m, stage), (last, m, stage), keeps),
+        ]
+
     def duration(self, kind: Kind, stage: int, pipeline: int) -> int:
         """Units an operation takes on a pipeline's worker (1)."""
         worker = Worker(pipeline, self.problem.slot_of_stage[stage])
@@ -187,36 +198,37 @@ def add_no_overlap(model: Model) -> None:
 
 
 def add_memory(model: Model) -> None:
+    """(13) in every slot."""
+    for s in range(model.problem.num_slots):
+        add_slot_memory(model, s)
+
+
+def add_slot_memory(model: Model, s: int) -> None:
     """(13): bytes held from the start of F to the end of I or B, and what W needs from there to its end."""
-    for s, slot in enumerate(model.problem.slots):
-        if slot.capacity_bytes is None:
-            continue
-        most = sum(model.problem.stages[v].activation_bytes for v in slot.stages) * model.num_microbatches
-        if most <= slot.capacity_bytes:
-            continue
-        for k in model.problem.live_pipelines(s):
-            intervals: list[Any] = []
-            demands: list[int] = []
-            for m in range(model.num_microbatches):
-                for v in slot.stages:
-                    if k in model.routing[m][v]:
-                        _add_holds(model, m, v, k, intervals, demands)
-            if intervals:
-                model.cp.add_cumulative(intervals, demands, slot.capacity_bytes)
+    slot = model.problem.slots[s]
+    if slot.capacity_bytes is None:
+        return
+    most = sum(model.problem.stages[v].activation_bytes for v in slot.stages) * model.num_microbatches
+    if most <= slot.capacity_bytes:
+        return
+    for k in model.problem.live_pipelines(s):
+        intervals: list[Any] = []
+        demands: list[int] = []
+        for m in range(model.num_microbatches):
+            for v in slot.stages:
+                if k in model.routing[m][v]:
+                    _add_holds(model, m, v, k, intervals, demands)
+        if intervals:
+            model.cp.add_cumulative(intervals, demands, slot.capacity_bytes)
 
 
 def _add_holds(model: Model, m: int, v: int, k: int, intervals: list[Any], demands: list[int]) -> None:
-    stage = model.problem.stages[v]
-    begin, middle, last = model.start[Kind.F, m, v], model.end[model.back(v), m, v], model.end[model.last(v), m, v]
-    keeps = stage.weight_grad_bytes if model.last(v) is Kind.W else 0
-    spans = [(begin, middle, stage.activation_bytes), (middle, last, keeps)]
-    if keeps == stage.activation_bytes:
-        spans = [(begin, last, keeps)]
     route = model.route[m, v, k]
-    for start, end, held in spans:
+    for first, last, held in model.holds(m, v):
         if not held:
             continue
         size = model.cp.new_int_var(1, model.latest, "")
+        start, end = model.start[first] if first[0] is Kind.F else model.end[first], model.end[last]
         intervals.append(
             model.cp.new_interval_var(start, size, end, "")
             if isinstance(route, int)

@@ -99,8 +99,7 @@ def search(given: SearchInput, report: Report) -> Found:
     problem = given.problem
     progress = Progress(given=given, report=report, bound_ns=given.floor_ns)
     if given.hint is not None:
-        from_hint = int(given.hint.end_ns.max() - given.hint.start_ns.min())
-        progress.schedule, progress.period_ns = given.hint, hint_period_ns(problem, given.hint, from_hint)
+        progress.schedule, progress.period_ns = given.hint, window_period_ns(problem, given.hint)
     if not progress.good_enough:
         _ask_for_bound(progress)
     if progress.schedule is None and given.left_s() > 0:
@@ -115,17 +114,16 @@ def search(given: SearchInput, report: Report) -> Found:
     )
 
 
-def hint_period_ns(problem: Problem, hint: Schedule, default: int) -> int:
-    """Longest window of a timed schedule's slots, in nanoseconds; ``default`` where all slots wait for each other."""
-    slowest = max(slot.sync_ns for slot in problem.slots)
+def window_period_ns(problem: Problem, timed: Schedule) -> int:
+    """Longest window of a timed schedule's slots (15), or its whole length (16), with synchronisation, in nanoseconds."""
     if problem.optimizer is Optimizer.GLOBAL:
-        return default + slowest
-    slot = hint.worker_of_row() % problem.num_slots
-    windows = [
-        int(hint.end_ns[slot == s].max() - hint.start_ns[slot == s].min()) + problem.slots[s].sync_ns
+        slowest = max(slot.sync_ns for slot in problem.slots)
+        return int(timed.end_ns.max() - timed.start_ns.min()) + slowest
+    slot = timed.worker_of_row() % problem.num_slots
+    return max(
+        int(timed.end_ns[slot == s].max() - timed.start_ns[slot == s].min()) + problem.slots[s].sync_ns
         for s in range(problem.num_slots)
-    ]
-    return max(windows)
+    )
 
 
 def complete(
@@ -153,7 +151,7 @@ def _ask_for_bound(progress: Progress) -> None:
     ticks = choose_ticks(given.problem, given.floor_ns, exact=False)
     target = ticks.period_units(given.floor_ns)
     model = complete(given.problem, ticks, home_routing(given.problem), lower=target, upper=target, restricted=True)
-    status, _ = _run(model, progress, given.left_s() * _STEP_SHARES[0])
+    status, _ = solve_model(model, progress, given.left_s() * _STEP_SHARES[0])
     progress.notes.append(f"bound's period at home in order: {status.value}")
 
 
@@ -168,12 +166,12 @@ def _minimise_restricted(progress: Progress) -> None:
         given.problem,
         ticks,
         routing,
-        lower=_lower(ticks, given.floor_ns),
+        lower=lower_units(ticks, given.floor_ns),
         upper=_serial(given.problem, ticks),
         restricted=True,
     )
     model.cp.minimize(model.period)
-    status, _ = _run(model, progress, given.left_s() * _STEP_SHARES[1])
+    status, _ = solve_model(model, progress, given.left_s() * _STEP_SHARES[1])
     progress.notes.append(f"minimised at home in order: {status.value}")
 
 
@@ -188,11 +186,11 @@ def _minimise(progress: Progress) -> Status:
     upper = _serial(problem, ticks)
     if progress.period_ns is not None:
         upper = min(upper, ticks.period_units(progress.period_ns - 1))
-    lower = min(_lower(ticks, given.floor_ns), upper)
+    lower = min(lower_units(ticks, given.floor_ns), upper)
     model = complete(problem, ticks, routing, lower=lower, upper=upper, restricted=False)
     if lower < upper:
         model.cp.minimize(model.period)
-    status, bound_units = _run(model, progress, given.left_s())
+    status, bound_units = solve_model(model, progress, given.left_s())
     if status is Status.INFEASIBLE and progress.schedule is not None:
         progress.bound_ns = max(progress.bound_ns, ticks.bound_ns(upper + 1))
     elif bound_units is not None:
@@ -201,7 +199,7 @@ def _minimise(progress: Progress) -> Status:
     return status
 
 
-def _run(model: build.Model, progress: Progress, limit_s: float) -> tuple[Status, int | None]:
+def solve_model(model: build.Model, progress: Progress, limit_s: float) -> tuple[Status, int | None]:
     """Solve a model: its status, and the lower bound on its period if it has one."""
     given = progress.given
     if progress.schedule is not None:
@@ -221,7 +219,7 @@ def _run(model: build.Model, progress: Progress, limit_s: float) -> tuple[Status
     return status, round(solver.best_objective_bound) if has_bound else None
 
 
-def _lower(ticks: Ticks, floor_ns: int) -> int:
+def lower_units(ticks: Ticks, floor_ns: int) -> int:
     """Units that no schedule's period can be below; 0 where rounding down could have taken them."""
     if ticks.coarse:
         return 0

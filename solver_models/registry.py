@@ -37,6 +37,8 @@ class Solver:
         Whether it runs in a child process.
     takes_hint
         Whether it can start from a schedule.
+    starts_from
+        Solver that makes the schedule it starts from where none is given; ``None`` where it needs none.
     """
 
     module: str
@@ -44,6 +46,7 @@ class Solver:
     extra: str | None = None
     in_child: bool = False
     takes_hint: bool = False
+    starts_from: str | None = None
 
 
 SOLVERS: Mapping[str, Solver] = MappingProxyType(
@@ -51,7 +54,13 @@ SOLVERS: Mapping[str, Solver] = MappingProxyType(
         "list_scheduling": Solver(module="solver_models.list_scheduling"),
         "annealing": Solver(module="solver_models.annealing"),
         "cp_sat": Solver(module="solver_models.cp_sat", needs="ortools", in_child=True, takes_hint=True),
-        "improve": Solver(module="solver_models.improve", needs="ortools", in_child=True, takes_hint=True),
+        "improve": Solver(
+            module="solver_models.improve",
+            needs="ortools",
+            in_child=True,
+            takes_hint=True,
+            starts_from="list_scheduling",
+        ),
         "milp_cbc": Solver(module="solver_models.milp", needs="pulp", in_child=True),
         "milp_highs": Solver(module="solver_models.milp", needs="highspy", in_child=True),
         "milp_scip": Solver(module="solver_models.milp", needs="pyscipopt", extra="scip", in_child=True),
@@ -162,9 +171,13 @@ def start(
     NoPlanError
         If a slot has no live worker.
     """
-    if not _entry(name).in_child:
+    entry = _entry(name)
+    if not entry.in_child:
         raise SolverMissingError(f"solver {name} does not run in a child process; call solve instead")
-    return RunningSolve(name, problem, options, hint, time.monotonic() if started is None else started)
+    began = time.monotonic() if started is None else started
+    if hint is None and entry.starts_from is not None:
+        hint = solve(entry.starts_from, problem, replace(options, deadline_s=options.deadline_s / 4)).schedule
+    return RunningSolve(name, problem, options, hint, began)
 
 
 def _entry(name: str) -> Solver:
