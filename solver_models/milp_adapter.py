@@ -83,7 +83,8 @@ def _bound(solver: str, lp: pulp.LpProblem, status: Status, options: SolveOption
 
 
 def _cbc(options: SolveOptions, limit_s: float) -> Any:
-    return pulp.PULP_CBC_CMD(
+    return pulp.getSolver(
+        "PULP_CBC_CMD",
         msg=False,
         timeLimit=limit_s,
         gapRel=options.target_gap,

@@ -63,7 +63,7 @@ def _lag(program: Program, m: int, v: int) -> pulp.LpAffineExpression:
     shared = set(program.routing[m][v]) & set(program.routing[m][v + 1])
     for k in sorted(shared):
         if (m, v, k) not in program.stay:
-            program.stay[m, v, k] = pulp.LpVariable(f"stay_{m}_{v}_{k}", lowBound=0, upBound=1)
+            program.stay[m, v, k] = program.lp.add_variable(f"stay_{m}_{v}_{k}", lowBound=0, upBound=1)
             program.lp += program.stay[m, v, k] <= program.route[m, v, k]
             program.lp += program.stay[m, v, k] <= program.route[m, v + 1, k]
     return transfer - transfer * pulp.lpSum(program.stay[m, v, k] for k in shared)
@@ -119,7 +119,7 @@ def _held(program: Program, holder: tuple[int, int], at: tuple[int, int]) -> pul
     share = program.shared[pair]
     if isinstance(share, int):
         return held
-    bytes_held = pulp.LpVariable(f"held_{holder[0]}_{holder[1]}_{at[0]}_{at[1]}", lowBound=0)
+    bytes_held = program.lp.add_variable(f"held_{holder[0]}_{holder[1]}_{at[0]}_{at[1]}", lowBound=0)
     program.lp += bytes_held >= held - stage.activation_bytes * (1 - share)
     return bytes_held + 0
 

@@ -172,20 +172,20 @@ def new_program(problem: Problem, routing: Routing, *, floor_ns: int = 0) -> Pro
         routing=routing,
         latest=2 * serial,
         lp=lp,
-        period=pulp.LpVariable("T", lowBound=floor_ns / scale.tick_ns, upBound=serial),
+        period=lp.add_variable("T", lowBound=floor_ns / scale.tick_ns, upBound=serial),
     )
     lp += program.period
     for s in range(problem.num_slots):
         anchored = s == problem.slot_of_stage[0] or problem.optimizer is Optimizer.GLOBAL
-        program.slot_start.append(0 if anchored else pulp.LpVariable(f"S_{s}", lowBound=0, upBound=serial))
+        program.slot_start.append(0 if anchored else lp.add_variable(f"S_{s}", lowBound=0, upBound=serial))
     for m, choices in enumerate(routing):
         for v in range(problem.num_stages):
             for k in choices[v]:
                 fixed = len(choices[v]) == 1
-                program.route[m, v, k] = 1 if fixed else pulp.LpVariable(f"x_{m}_{v}_{k}", cat=pulp.LpBinary)
+                program.route[m, v, k] = 1 if fixed else lp.add_variable(f"x_{m}_{v}_{k}", cat=pulp.LpBinary)
             for kind in program.kinds(v):
                 name = f"start_{kind.name}_{m}_{v}"
-                program.start[kind, m, v] = pulp.LpVariable(name, lowBound=0, upBound=program.latest)
+                program.start[kind, m, v] = lp.add_variable(name, lowBound=0, upBound=program.latest)
     _add_pairs(program)
     return program
 
@@ -200,11 +200,11 @@ def _add_pairs(program: Program) -> None:
                 continue
             name = f"{a[0]}_{a[1]}_{b[0]}_{b[1]}"
             settled = len(choices) == len(others) == 1
-            program.shared[a, b] = 1 if settled else pulp.LpVariable(f"share_{name}", cat=pulp.LpBinary)
+            program.shared[a, b] = 1 if settled else program.lp.add_variable(f"share_{name}", cat=pulp.LpBinary)
             for kind in program.kinds(a[1]):
                 for other in program.kinds(b[1]):
                     first, second = sorted([(kind, *a), (other, *b)])
-                    variable = pulp.LpVariable(f"y_{kind.name}{other.name}_{name}", cat=pulp.LpBinary)
+                    variable = program.lp.add_variable(f"y_{kind.name}{other.name}_{name}", cat=pulp.LpBinary)
                     program.before[first, second] = variable
 
 
