@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pulp
+from pulp.apis.coin_api import pulp_cbc_path
 
 from planner.errors import SolverCrashedError, SolverMissingError
 from solver_models.milp_statuses import STATUSES
@@ -83,8 +84,9 @@ def _bound(solver: str, lp: pulp.LpProblem, status: Status, options: SolveOption
 
 
 def _cbc(options: SolveOptions, limit_s: float) -> Any:
-    return pulp.getSolver(
-        "PULP_CBC_CMD",
+    # The CBC that PuLP bundles, without the class that PuLP deprecates for it.
+    return pulp.COIN_CMD(
+        path=pulp_cbc_path,
         msg=False,
         timeLimit=limit_s,
         gapRel=options.target_gap,
