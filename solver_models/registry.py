@@ -16,9 +16,11 @@ from types import MappingProxyType
 from planner.errors import OptionError, SolverMissingError
 from planner.problem import Problem
 from planner.schedule import Schedule
+from planner.timing import time_schedule
 from solver_models.child import ChildSearch
 from solver_models.finish import finish, known_bound_ns
-from solver_models.result import SolveOptions, SolveResult
+from solver_models.result import SolveOptions, SolveResult, Status
+from solver_models.search import Found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,19 +126,27 @@ def solve(name: str, problem: Problem, options: SolveOptions, *, hint: Schedule 
 
 
 class RunningSolve:
-    """A solve under way in a child process; call :meth:`wait` exactly once."""
+    """A solve under way in a child process; call :meth:`wait` exactly once.
+
+    Where the hint meets the known bound there is nothing to search, and no child.
+    """
 
     def __init__(
         self, name: str, problem: Problem, options: SolveOptions, hint: Schedule | None, started: float
     ) -> None:
         self._name, self._problem, self._hint, self._started = name, problem, hint, started
         self._floor_ns = known_bound_ns(problem)
-        left = max(0.01, options.deadline_s - (time.monotonic() - started))
-        self._child = ChildSearch(name, problem, replace(options, deadline_s=left), hint=hint, floor_ns=self._floor_ns)
+        self._child: ChildSearch | None = None
+        if hint is None or time_schedule(problem, hint)[1] > self._floor_ns:
+            left = max(0.01, options.deadline_s - (time.monotonic() - started))
+            self._child = ChildSearch(
+                name, problem, replace(options, deadline_s=left), hint=hint, floor_ns=self._floor_ns
+            )
 
     def cancel(self) -> None:
         """Have :meth:`wait` return at once with the best so far."""
-        self._child.cancel()
+        if self._child is not None:
+            self._child.cancel()
 
     def wait(self) -> SolveResult:
         """Wait for the answer, at the latest until shortly after the deadline, and time it.
@@ -146,13 +156,17 @@ class RunningSolve:
         OptionError
             If the instance is too large for the solver.
         """
-        outcome = self._child.wait()
-        if outcome.error_code == OptionError.code:
-            raise OptionError(outcome.detail)
+        if self._child is None:
+            found = Found(status=Status.FEASIBLE, schedule=None, bound_ns=0, detail="the hint meets the bound")
+        else:
+            outcome = self._child.wait()
+            if outcome.error_code == OptionError.code:
+                raise OptionError(outcome.detail)
+            found = replace(outcome.found, detail=outcome.detail)
         return finish(
             self._problem,
             self._name,
-            replace(outcome.found, detail=outcome.detail),
+            found,
             floor_ns=self._floor_ns,
             started=self._started,
             hint=self._hint,

@@ -63,8 +63,8 @@ SOLVER_PARAMS = [
 ]
 
 
-CORE_PROBLEMS = ("failed_worker", "zero_costs", "v_placement")
-CORE_SOLVERS = ("list_scheduling", "cp_sat", "improve", "milp_highs")
+CORE_PROBLEMS = ("failed_worker", "zero_costs")
+CORE_SOLVERS = ("list_scheduling", "cp_sat", "improve")
 # Every pair is tried, but the quick suite leaves out what mostly waits for child processes.
 PAIRS = [
     pytest.param(
