@@ -149,14 +149,14 @@ class Program:
         return self.shared[min(a, b), max(a, b)]
 
 
-def num_pairs(problem: Problem, routing: Routing) -> int:
-    """Number of ordering binaries a program would have: pairs of operations that may meet on a worker."""
+def num_pairs(problem: Problem) -> int:
+    """Number of ordering binaries of the whole program: pairs of one slot's operations, less each microbatch's own at a stage."""
     total = 0
     for slot in problem.slots:
-        places = [(m, v, 3 if problem.stages[v].splittable else 2) for m in range(len(routing)) for v in slot.stages]
-        for (m, v, count), (n, u, other) in combinations(places, 2):
-            if set(routing[m][v]) & set(routing[n][u]):
-                total += count * other
+        kinds = [3 if problem.stages[v].splittable else 2 for v in slot.stages]
+        operations = problem.num_microbatches * sum(kinds)
+        together = problem.num_microbatches * sum(count * count for count in kinds)
+        total += (operations * operations - together) // 2
     return total
 
 

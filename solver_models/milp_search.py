@@ -27,7 +27,7 @@ def require_small(problem: Problem) -> None:
     OptionError
         If it has more than :data:`MAX_PAIRS` pairs of operations to order.
     """
-    pairs = num_pairs(problem, free_routing(problem))
+    pairs = num_pairs(problem)
     if pairs > MAX_PAIRS:
         raise OptionError(
             f"the integer program would order {pairs} pairs of operations; expected at most {MAX_PAIRS}",
