@@ -6,8 +6,6 @@ what was expected (:class:`~planner.errors.DocumentLimitError` where the file is
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -128,12 +126,6 @@ def job_to_document(job: Job) -> dict[str, Any]:
         "optimizer_state": str(job.optimizer_state),
         "recovery": {name: getattr(job.recovery, name) for name in RecoveryModel.model_fields},
     }
-
-
-def job_sha256(job: Job) -> str:
-    """Hash of a job's content, hexadecimal; however a file spells the same job, it is the same."""
-    text = json.dumps(job_to_document(job), sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @contextmanager

@@ -1,9 +1,9 @@
 """The compiled annealing loop.
 
 The state is each worker's order. A move shifts one operation within its worker's order; it must keep the worker's memory and
-the order F, I, W of its microbatch. Start times are longest paths and are repaired incrementally: changed nodes are taken
-by their old start, so that almost every node is visited once. A move that makes workers wait in a cycle never settles;
-it is noticed by the number of visits and undone.
+the order F, I, W of its microbatch. Every move is judged by timing the whole order again: one visit per operation, a few
+nanoseconds each, which also tells where workers would wait in a cycle. Most moves are taken from the critical path of the largest
+window, since no other move can shorten it.
 
 The energy is the largest slot window plus a small share of what every worker's own window exceeds the target by, so
 that progress on other workers shows before it counts.
@@ -14,84 +14,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
 from planner.schedule import IntColumn
-from solver_models.list_scheduling.engine import _pop, _push
 
 _EXCESS_SHARE = 0.05
+_CRITICAL_SHARE = 0.7
+_MEAN_SHIFT = 3.0
+_TRACE_EVERY = 8
 
 
 @njit(cache=True)
-def _start_of(
-    node: int,
-    position: IntColumn,
-    order: IntColumn,
-    first: IntColumn,
-    worker: IntColumn,
-    release: IntColumn,
-    data: IntColumn,
-    data_lag: IntColumn,
-    duration: IntColumn,
-    start: IntColumn,
-) -> int:
-    """Earliest start of a node from its predecessors' current starts."""
-    w = worker[node]
-    at = position[node]
-    time = release[w % len(release)]
-    if at > first[w]:
-        before = order[at - 1]
-        time = start[before] + duration[before]
-    source = data[node]
-    if source >= 0:
-        time = max(time, start[source] + duration[source] + data_lag[node])
-    return time
-
-
-@njit(cache=True)
-def _windows(
-    order: IntColumn,
-    first: IntColumn,
-    num_slots: int,
-    duration: IntColumn,
-    start: IntColumn,
-    begin: IntColumn,
-    finish: IntColumn,
-) -> None:
-    """Start of each slot and end of each worker."""
-    begin[:] = 2**61
-    workers = len(first) - 1
-    for w in range(workers):
-        if first[w + 1] > first[w]:
-            head, tail = order[first[w]], order[first[w + 1] - 1]
-            begin[w % num_slots] = min(begin[w % num_slots], start[head])
-            finish[w] = start[tail] + duration[tail]
-
-
-@njit(cache=True)
-def _energy(
-    first: IntColumn, num_slots: int, begin: IntColumn, finish: IntColumn, sync: IntColumn, target: int, joint: bool
-) -> Any:
-    """Largest window, the energy, and the slot of the largest window."""
-    worst, worst_slot, excess = -(2**61), 0, 0
-    origin = 2**61
-    if joint:
-        for s in range(num_slots):
-            origin = min(origin, begin[s])
-    for w in range(len(first) - 1):
-        if first[w + 1] > first[w]:
-            s = w % num_slots
-            window = finish[w] - (origin if joint else begin[s]) + sync[s]
-            if window > worst:
-                worst, worst_slot = window, s
-            if window > target:
-                excess += window - target
-    return worst, worst + _EXCESS_SHARE * excess, worst_slot
-
-
-@njit(cache=True)
-def earliest_starts(
+def time_order(
     order: IntColumn,
     first: IntColumn,
     worker: IntColumn,
@@ -100,37 +34,149 @@ def earliest_starts(
     data: IntColumn,
     data_lag: IntColumn,
     release: IntColumn,
-) -> Any:
-    """Starts of an order as early as possible when slots are released at given times; parameters as for :func:`anneal`."""
-    position = np.full(len(worker), -1, dtype=np.int64)
-    missing = np.zeros(len(worker), dtype=np.int64)
-    for at in range(len(order)):
-        position[order[at]] = at
-    ready = np.empty(len(order), dtype=np.int64)
-    tail = 0
-    for at in range(len(order)):
-        node = order[at]
-        missing[node] = (1 if at > first[worker[node]] else 0) + (1 if data[node] >= 0 else 0)
-        if missing[node] == 0:
-            ready[tail] = node
-            tail += 1
-    start = np.zeros(len(worker), dtype=np.int64)
-    head = 0
-    while head < tail:
-        node = ready[head]
-        head += 1
-        start[node] = _start_of(node, position, order, first, worker, release, data, data_lag, duration, start)
-        for j in range(3):
-            if j < 2:
-                after = successor[node, j]
-            else:
-                after = order[position[node] + 1] if position[node] + 1 < first[worker[node] + 1] else -1
+    end: IntColumn,
+    pointer: IntColumn,
+    clock: IntColumn,
+    stack: IntColumn,
+    begin: IntColumn,
+) -> int:
+    """Time an order as early as possible; the last five arrays are filled in.
+
+    ``end`` gets each node's end, ``clock`` each worker's, ``begin`` each slot's first start.
+
+    Returns
+    -------
+    int
+        Nodes that could be reached; fewer than the order has where workers wait in a cycle.
+    """
+    workers, slots = len(first) - 1, len(release)
+    begin[:] = 2**61
+    depth = 0
+    for w in range(workers - 1, -1, -1):
+        pointer[w] = first[w]
+        clock[w] = release[w % slots]
+        if first[w + 1] > first[w]:
+            stack[depth] = w
+            depth += 1
+    end[:] = -1
+    reached = 0
+    while depth > 0:
+        depth -= 1
+        w = stack[depth]
+        time, at, last = clock[w], pointer[w], first[w + 1]
+        while at < last:
+            node = order[at]
+            source = data[node]
+            if source >= 0:
+                if end[source] < 0:
+                    break
+                arrival = end[source] + data_lag[node]
+                if arrival > time:
+                    time = arrival
+            if at == first[w] and time < begin[w % slots]:
+                begin[w % slots] = time
+            time += duration[node]
+            end[node] = time
+            at += 1
+            reached += 1
+            after = successor[node, 0]
             if after >= 0:
-                missing[after] -= 1
-                if missing[after] == 0:
-                    ready[tail] = after
-                    tail += 1
-    return start
+                wa = worker[after]
+                if wa != w and pointer[wa] < first[wa + 1] and order[pointer[wa]] == after:
+                    stack[depth] = wa
+                    depth += 1
+        clock[w], pointer[w] = time, at
+    return reached
+
+
+@njit(cache=True)
+def _energy(first: IntColumn, begin: IntColumn, clock: IntColumn, sync: IntColumn, target: int, joint: bool) -> Any:
+    """Largest window, the energy, and the worker of the largest window."""
+    slots = len(sync)
+    worst, worst_worker, excess = -(2**61), 0, 0
+    origin = begin.min()
+    for w in range(len(first) - 1):
+        if first[w + 1] > first[w]:
+            s = w % slots
+            window = clock[w] - (origin if joint else begin[s]) + sync[s]
+            if window > worst:
+                worst, worst_worker = window, w
+            if window > target:
+                excess += window - target
+    return worst, worst + _EXCESS_SHARE * excess, worst_worker
+
+
+@njit(cache=True)
+def _trace(
+    tail: int,
+    order: IntColumn,
+    first: IntColumn,
+    position: IntColumn,
+    worker: IntColumn,
+    duration: IntColumn,
+    data: IntColumn,
+    data_lag: IntColumn,
+    end: IntColumn,
+    critical: IntColumn,
+) -> int:
+    """Fill ``critical`` with a longest path to the node ``tail``, backwards; return its length."""
+    count, node = 0, tail
+    while True:
+        critical[count] = node
+        count += 1
+        start = end[node] - duration[node]
+        source = data[node]
+        w, at = worker[node], position[node]
+        if at > first[w] and end[order[at - 1]] == start:
+            node = order[at - 1]
+        elif source >= 0 and end[source] + data_lag[node] == start:
+            node = source
+        else:
+            return count
+
+
+@njit(cache=True)
+def _shift(order: IntColumn, position: IntColumn, here: int, there: int) -> None:
+    """Move the node at one place to another, the ones between by one."""
+    node = order[here]
+    step = 1 if there > here else -1
+    at = here
+    while at != there:
+        order[at] = order[at + step]
+        position[order[at]] = at
+        at += step
+    order[there] = node
+    position[node] = there
+
+
+@njit(cache=True)
+def _fits(
+    order: IntColumn,
+    held: IntColumn,
+    acquire: IntColumn,
+    release_bytes: IntColumn,
+    low: int,
+    capacity: int,
+    here: int,
+    there: int,
+) -> bool:
+    """Whether a shift keeps the order F, I, W of its microbatch and the worker's memory."""
+    node = order[here]
+    gain = acquire[node] - release_bytes[node]
+    stem = node - node % 3
+    if there > here:
+        for at in range(here + 1, there + 1):
+            passed = order[at]
+            if passed - passed % 3 == stem or held[at - 1] - gain + acquire[passed] > capacity:
+                return False
+        return held[there] - gain + acquire[node] <= capacity
+    for at in range(there, here):
+        passed = order[at]
+        before = held[at - 1] if at > low else 0
+        if passed - passed % 3 == stem or before + gain + acquire[passed] > capacity:
+            return False
+    before = held[there - 1] if there > low else 0
+    return before + acquire[node] <= capacity
 
 
 @njit(cache=True)
@@ -147,7 +193,6 @@ def anneal(
     capacity: IntColumn,
     sync: IntColumn,
     release: IntColumn,
-    start: IntColumn,
     target: int,
     joint: bool,
     moves: int,
@@ -169,14 +214,12 @@ def anneal(
         Bytes taken at the start and given back at the end of a node; bytes of a worker.
     sync, release
         Shape ``(P,)``: sync of each slot, and the earliest time its workers may begin.
-    start
-        Shape ``(N,)``: starts of the order as early as possible under ``release``.
     target
         Stop once the largest window is at most this many nanoseconds.
     joint
         Whether all slots share one window (the global optimizer; ``sync`` then is the slowest one for every slot).
     moves
-        Moves to try.
+        Moves to judge.
     hot, cold
         First and last temperature in nanoseconds of energy.
     seed
@@ -184,162 +227,80 @@ def anneal(
 
     Returns
     -------
-    order, start
+    order
         Where the walk stands at the end.
     best_order, best_window
         The best order met, the first included, and its largest window.
     """
     np.random.seed(seed)
-    num_slots, total = len(sync), len(order)
-    order, start = order.copy(), start.copy()
+    slots, total, workers = len(sync), len(order), len(first) - 1
+    order = order.copy()
     position = np.full(len(worker), -1, dtype=np.int64)
     held = np.zeros(total, dtype=np.int64)  # bytes after each place
-    live = np.empty(len(first) - 1, dtype=np.int64)
-    num_live = 0
-    for w in range(len(first) - 1):
-        total_held = 0
+    for w in range(workers):
+        running = 0
         for at in range(first[w], first[w + 1]):
             position[order[at]] = at
-            total_held += acquire[order[at]] - release_bytes[order[at]]
-            held[at] = total_held
-        if first[w + 1] > first[w] + 1:
-            live[num_live] = w
-            num_live += 1
-    begin = np.empty(num_slots, dtype=np.int64)
-    finish = np.zeros(len(first) - 1, dtype=np.int64)
-    _windows(order, first, num_slots, duration, start, begin, finish)
-    window, energy, worst_slot = _energy(first, num_slots, begin, finish, sync, target, joint)
+            running += acquire[order[at]] - release_bytes[order[at]]
+            held[at] = running
+    end = np.empty(len(worker), dtype=np.int64)
+    trial_end = np.empty(len(worker), dtype=np.int64)
+    pointer = np.empty(workers, dtype=np.int64)
+    clock = np.zeros(workers, dtype=np.int64)
+    stack = np.empty(total + workers, dtype=np.int64)
+    begin = np.empty(slots, dtype=np.int64)
+    critical = np.empty(total, dtype=np.int64)
+    time_order(order, first, worker, duration, successor, data, data_lag, release, end, pointer, clock, stack, begin)
+    window, energy, worst = _energy(first, begin, clock, sync, target, joint)
     best_order, best_window, best_energy = order.copy(), window, energy
-
-    heap_time = np.empty(total + 8, dtype=np.int64)
-    heap_node = np.empty(total + 8, dtype=np.int64)
-    queued = np.zeros(len(worker), dtype=np.bool_)
-    touched = np.zeros(len(worker), dtype=np.bool_)
-    log_node = np.empty(total + 8, dtype=np.int64)
-    log_start = np.empty(total + 8, dtype=np.int64)
-    if num_live == 0:
-        return order, start, best_order, best_window
-
+    num_critical = _trace(
+        order[first[worst + 1] - 1], order, first, position, worker, duration, data, data_lag, end, critical
+    )
+    since_trace = 0
     cooling = (cold / hot) ** (1.0 / max(1, moves))
     temperature = hot
-    for _ in range(moves):
-        temperature *= cooling
-        w = live[np.random.randint(num_live)]
-        if np.random.random() < 0.5 and w % num_slots != worst_slot:
-            # Half of the moves go to the slot that binds.
-            pipeline = np.random.randint((len(first) - 1) // num_slots)
-            if first[pipeline * num_slots + worst_slot + 1] > first[pipeline * num_slots + worst_slot] + 1:
-                w = pipeline * num_slots + worst_slot
+    judged, tries = 0, 0
+    while judged < moves and tries < 20 * moves and best_window > target:
+        tries += 1
+        if np.random.random() < _CRITICAL_SHARE:
+            here = position[critical[np.random.randint(num_critical)]]
+        else:
+            here = np.random.randint(total)
+        w = worker[order[here]]
         low, high = first[w], first[w + 1] - 1
-        here = low + np.random.randint(high - low + 1)
-        far = 1 + int(-np.log(1.0 - np.random.random()) * 3.0)
+        far = 1 + int(-np.log(1.0 - np.random.random()) * _MEAN_SHIFT)
         there = here + far if np.random.random() < 0.5 else here - far
         there = min(max(there, low), high)
-        if there == here:
+        if there == here or not _fits(order, held, acquire, release_bytes, low, capacity[w], here, there):
             continue
-        node = order[here]
-        gain = acquire[node] - release_bytes[node]
-        stem = node - node % 3
-        fits = True
-        if there > here:
-            for at in range(here + 1, there + 1):
-                passed = order[at]
-                if (
-                    (passed - passed % 3 == stem)
-                    or held[at] - gain > capacity[w]
-                    or (held[at - 1] - gain + acquire[passed] > capacity[w])
-                ):
-                    fits = False
-                    break
-            if fits and held[there] - gain + acquire[node] > capacity[w]:
-                fits = False
-        else:
-            for at in range(there, here):
-                passed = order[at]
-                before = held[at - 1] if at > low else 0
-                if (passed - passed % 3 == stem) or before + gain + acquire[passed] > capacity[w]:
-                    fits = False
-                    break
-            before = held[there - 1] if there > low else 0
-            if before + acquire[node] > capacity[w]:
-                fits = False
-        if not fits:
-            continue
-        step = 1 if there > here else -1
-        at = here
-        while at != there:
-            order[at] = order[at + step]
-            position[order[at]] = at
-            at += step
-        order[there] = node
-        position[node] = there
-
-        # Repair starts from the places whose predecessor changed.
-        size, logged, visits = 0, 0, 0
-        left, right = min(here, there), min(max(here, there) + 1, high)
-        for at in range(left, right + 1):
-            changed = order[at]
-            _push(heap_time, heap_node, 0, size, start[changed], changed)
-            size += 1
-            queued[changed] = True
-        limit = 2 * total + 64
-        while size > 0 and visits < limit:
-            now = heap_node[0]
-            _pop(heap_time, heap_node, 0, size)
-            size -= 1
-            queued[now] = False
-            visits += 1
-            time = _start_of(now, position, order, first, worker, release, data, data_lag, duration, start)
-            if time == start[now]:
-                continue
-            if not touched[now]:
-                touched[now] = True
-                log_node[logged] = now
-                log_start[logged] = start[now]
-                logged += 1
-            start[now] = time
-            wn = worker[now]
-            for j in range(3):
-                if j < 2:
-                    after = successor[now, j]
-                else:
-                    after = order[position[now] + 1] if position[now] + 1 < first[wn + 1] else -1
-                if after >= 0 and not queued[after]:
-                    _push(heap_time, heap_node, 0, size, start[after], after)
-                    size += 1
-                    queued[after] = True
-        settled = size == 0
-        while size > 0:
-            queued[heap_node[size - 1]] = False
-            size -= 1
+        judged += 1
+        temperature *= cooling
+        _shift(order, position, here, there)
+        reached = time_order(
+            order, first, worker, duration, successor, data, data_lag, release, trial_end, pointer, clock, stack, begin
+        )
         accepted = False
-        if settled:
-            _windows(order, first, num_slots, duration, start, begin, finish)
-            new_window, new_energy, new_slot = _energy(first, num_slots, begin, finish, sync, target, joint)
+        if reached == total:
+            new_window, new_energy, new_worst = _energy(first, begin, clock, sync, target, joint)
             change = new_energy - energy
-            if change <= 0 or np.random.random() < np.exp(-change / temperature):
-                accepted = True
-        for i in range(logged):
-            touched[log_node[i]] = False
-            if not accepted:
-                start[log_node[i]] = log_start[i]
+            accepted = change <= 0 or np.random.random() < np.exp(-change / temperature)
         if not accepted:
-            at = there
-            while at != here:
-                order[at] = order[at - step]
-                position[order[at]] = at
-                at -= step
-            order[here] = node
-            position[node] = here
+            _shift(order, position, there, here)
             continue
+        left = min(here, there)
         running = held[left - 1] if left > low else 0
         for at in range(left, max(here, there) + 1):
             running += acquire[order[at]] - release_bytes[order[at]]
             held[at] = running
-        energy, worst_slot = new_energy, new_slot
+        end, trial_end = trial_end, end
+        energy = new_energy
+        since_trace += 1
+        if since_trace >= _TRACE_EVERY or new_worst != worst:
+            since_trace, worst = 0, new_worst
+            num_critical = _trace(
+                order[first[worst + 1] - 1], order, first, position, worker, duration, data, data_lag, end, critical
+            )
         if new_window < best_window or (new_window == best_window and new_energy < best_energy):
             best_window, best_energy = new_window, new_energy
             best_order[:] = order
-            if best_window <= target:
-                break
-    return order, start, best_order, best_window
+    return order, best_order, best_window

@@ -10,7 +10,7 @@ import numpy as np
 from planner.problem import Optimizer, Problem
 from planner.schedule import IntColumn, Schedule
 from planner.timing import time_schedule
-from solver_models.annealing.engine import anneal, earliest_starts
+from solver_models.annealing.engine import anneal
 from solver_models.list_scheduling.network import Network, nodes_of, schedule_in_order
 
 _MOVES_PER_NODE = 60
@@ -85,13 +85,12 @@ class Annealer:
         places, first = nodes_of(self._problem, order.schedule), order.schedule.offsets
         release = self._releases(order.schedule)
         fixed = (network.worker, network.duration, network.successor, self._data, self._data_lag)
-        start = earliest_starts(places, first, *fixed, release)
         slices = max(1, self.round_moves // _SLICE_MOVES)
         cooling = (_COLD_SHARE / hot) ** (1.0 / slices)
         best_places, best_window = places, 2**62
         for number in range(slices):
             temperature = hot * cooling**number * self._scale
-            places, start, met, window = anneal(
+            places, met, window = anneal(
                 places,
                 first,
                 *fixed,
@@ -100,7 +99,6 @@ class Annealer:
                 network.capacity,
                 self._sync,
                 release,
-                start,
                 self._target_ns,
                 self._joint,
                 self.round_moves // slices,

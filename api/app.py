@@ -1,0 +1,83 @@
+"""The FastAPI application: puts store, solver pool, routes and error answers together."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from anyio import to_thread
+from fastapi import FastAPI
+
+from api import routes_health, routes_plans
+from api.models import FailuresForm, OptionsForm, PlanRequestForm
+from api.pool import DEFAULT_COMMAND, SolvePool
+from api.problems import install
+from api.service import PlanService
+from api.settings import Settings
+from api.store import PlanStore
+
+_DESCRIPTION = """
+Adapted pipeline schedules for training jobs with failed nodes: post a job and what failed, get a validated plan with a
+proven gap, and fetch the program of each worker. Errors are RFC 9457 problem documents with a stable `code`.
+"""
+
+
+def create_app(settings: Settings, *, worker_command: Sequence[str] = DEFAULT_COMMAND) -> FastAPI:
+    """Make the application; its store opens and its solver processes start with its lifespan.
+
+    Parameters
+    ----------
+    settings
+        Limits and places.
+    worker_command
+        How a solver process is started.
+    """
+    version = importlib.metadata.version("replan")
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        store = await to_thread.run_sync(PlanStore, settings.store_path)
+        pool = SolvePool(
+            num_processes=settings.solver_processes,
+            queue_limit=settings.queue_limit,
+            queue_timeout_s=settings.queue_timeout_s,
+            warm_up_timeout_s=settings.warm_up_timeout_s,
+            command=worker_command,
+        )
+        service = PlanService(store=store, pool=pool, settings=settings, version=version)
+        app.state.service = service
+        pool.start()
+        try:
+            yield
+        finally:
+            await pool.close()
+            await service.close()
+            await to_thread.run_sync(store.close)
+
+    # The pages that draw the OpenAPI document load scripts from elsewhere, so only the document is served.
+    app = FastAPI(
+        title="RePlan", version=version, description=_DESCRIPTION, lifespan=lifespan, docs_url=None, redoc_url=None
+    )
+    install(app)
+    app.include_router(routes_plans.router)
+    app.include_router(routes_health.router)
+    _complete_openapi(app)
+    return app
+
+
+def _complete_openapi(app: FastAPI) -> None:
+    """Add the request forms, which routes read themselves, to the components of the OpenAPI document."""
+    generate = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        document = generate()
+        schemas = document["components"]["schemas"]
+        for form in (FailuresForm, OptionsForm, PlanRequestForm):
+            schema = form.model_json_schema(ref_template="#/components/schemas/{model}")
+            schema.pop("$defs", None)
+            schemas[form.__name__] = schema
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]

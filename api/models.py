@@ -1,0 +1,107 @@
+"""The JSON forms that HTTP clients send and get."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from api.problems import RequestError, pointer
+
+
+class _Form(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class FailuresForm(_Form):
+    """What is down or slow. Every text has the form that ``replan plan`` takes."""
+
+    fail: list[str] = Field(
+        default=[],
+        description="What is down: node hostlists, rank:17, or worker:1/2 (pipeline/slot).",
+        examples=[["gpu[0007,0100-0103]", "worker:1/2"]],
+    )
+    degrade: list[str] = Field(
+        default=[],
+        description="Workers that are slow, each with its speed as a factor in (0, 1].",
+        examples=[["worker:1/2=0.7"]],
+    )
+
+
+class OptionsForm(_Form):
+    """Limits of the search for a plan."""
+
+    deadline_s: Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)] = Field(
+        default=2.0, description="Seconds after which the best plan so far is taken; the service has a lower maximum."
+    )
+    target_gap: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = Field(
+        default=0.0, description="Gap to the bound at which the search may stop, as a ratio."
+    )
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = Field(default=0, description="Seed of every random choice.")
+    migrate: bool | None = Field(
+        default=None,
+        description="Whether workers may move to other slots: true, false, or null for where it is expected to pay.",
+    )
+
+
+class PlanRequestForm(_Form):
+    """A job, what failed, and how long to search."""
+
+    job: dict[str, Any] = Field(description="The job document: the same as a job file's, as JSON.")
+    failures: FailuresForm = Field(default=FailuresForm(), description="The failure set; empty for a fault-free plan.")
+    options: OptionsForm = Field(default=OptionsForm(), description="Limits of the search.")
+
+    def canonical(self) -> bytes:
+        """The request with every default filled in, as canonical JSON: equal requests give equal bytes."""
+        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":")).encode("ascii")
+
+
+class ProblemForm(BaseModel):
+    """What went wrong: an RFC 9457 problem document."""
+
+    type: str = Field(description="URI of the kind of problem: urn:replan:problem: and the code.")
+    title: str = Field(description="The HTTP status in words.")
+    status: int = Field(ge=400, le=599, description="The HTTP status.")
+    code: str = Field(description="Stable code for programs, for example stage_lost.")
+    detail: str = Field(description="What was wrong here, what was expected, and what to do.")
+    instance: str | None = Field(default=None, description="URI that names this occurrence in the server's log.")
+    errors: list[PlaceForm] = Field(default=[], description="Where in the request the faults are.")
+
+
+class PlaceForm(BaseModel):
+    """One faulty place of a request."""
+
+    pointer: str = Field(description="RFC 6901 JSON pointer.")
+    detail: str = Field(description="What is wrong there.")
+
+
+class HealthForm(BaseModel):
+    """Whether the service works, and how busy it is."""
+
+    status: str = Field(description="ok, or why not.")
+    version: str = Field(description="Version of RePlan.")
+    solver_processes_ready: int = Field(ge=0, description="Solver processes that are warm, busy or not.")
+    requests_waiting: int = Field(ge=0, description="Requests that wait for a solver process.")
+
+
+def read_plan_request(document: Any) -> PlanRequestForm:
+    """Check the form of a parsed request body.
+
+    Raises
+    ------
+    RequestError
+        If it has another form; names each place.
+    """
+    try:
+        return PlanRequestForm.model_validate(document)
+    except ValidationError as error:
+        places = [{"pointer": pointer(e["loc"]), "detail": e["msg"]} for e in error.errors(include_url=False)]
+        shown = "; ".join(f"{place['pointer'] or '/'}: {place['detail']}" for place in places[:4])
+        raise RequestError(f"the request does not have the form it should: {shown}", places=places[:64]) from error
+
+
+def request_digest(canonical: bytes, *, version: str) -> str:
+    """sha256 under which a request is remembered, together with the version of RePlan that answers it."""
+    return hashlib.sha256(version.encode() + b"\0" + canonical).hexdigest()

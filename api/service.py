@@ -1,0 +1,137 @@
+"""What the routes do: answer a plan request once, remember it, and lower programs when they are first asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from anyio import to_thread
+
+from api.models import PlanRequestForm, request_digest
+from api.pool import SolvePool
+from api.settings import Settings
+from api.store import Document, PlanStore
+from planner.errors import NotFoundError, OptionError
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanAnswer:
+    """Answer to a plan request: the plan's id, its summary, and whether it is new in the store."""
+
+    plan_id: str
+    summary: Document
+    is_new: bool
+
+
+class PlanService:
+    """Plans and programs, from the store where they are there, else from the solver pool.
+
+    Requests for the same thing at the same time are worked on once, and a request whose client has gone still ends in
+    the store.
+
+    Parameters
+    ----------
+    store, pool
+        Where plans are kept and made; owned by the caller.
+    settings
+        Limits.
+    version
+        Version of RePlan; another version answers the same request anew.
+    """
+
+    def __init__(self, *, store: PlanStore, pool: SolvePool, settings: Settings, version: str) -> None:
+        self.store = store
+        self.pool = pool
+        self.settings = settings
+        self.version = version
+        self._in_flight: dict[str, asyncio.Task[Any]] = {}
+
+    async def plan(self, request: PlanRequestForm) -> PlanAnswer:
+        """Answer a plan request.
+
+        Raises
+        ------
+        ReplanError
+            If the job, the failures or the options are not sound, there is no plan, or the service cannot make it.
+        """
+        if request.options.deadline_s > self.settings.max_deadline_s:
+            raise OptionError(
+                f"deadline_s is {request.options.deadline_s:g}; this service allows {self.settings.max_deadline_s:g} at most"
+            )
+        canonical = await to_thread.run_sync(request.canonical)
+        digest = request_digest(canonical, version=self.version)
+        known = await to_thread.run_sync(self.store.plan_id_of_request, digest)
+        if known is not None:
+            return PlanAnswer(plan_id=known, summary=await to_thread.run_sync(self.store.summary, known), is_new=False)
+        key = f"plan {digest}"
+        is_first = key not in self._in_flight
+        answer = await self._once(key, lambda: self._make_plan(canonical, digest, request.options.deadline_s))
+        return answer if is_first else replace(answer, is_new=False)
+
+    async def program(self, plan_id: str, worker: str) -> Document:
+        """Program of one worker.
+
+        Parameters
+        ----------
+        plan_id
+            Id of a stored plan.
+        worker
+            ``pipeline/slot`` as in ``3/5``, or ``rank:17`` where the plan knows the job's layout.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such plan, or no such live worker in it.
+        """
+        if not await to_thread.run_sync(self.store.has_programs, plan_id):
+            plan = await to_thread.run_sync(self.store.plan, plan_id)
+            await self._once(f"programs {plan_id}", lambda: self._lower(plan_id, plan))
+        try:
+            if worker.startswith("rank:"):
+                worker = await to_thread.run_sync(self.store.worker_of_rank, plan_id, worker.removeprefix("rank:"))
+            return await to_thread.run_sync(self.store.program, plan_id, worker)
+        except NotFoundError as error:
+            raise NotFoundError(
+                f"plan {plan_id} has no program for worker {worker[:80]!r}",
+                hint="expected a live worker as pipeline/slot, such as 3/5, or rank:17 where the plan knows the layout",
+            ) from error
+
+    async def close(self) -> None:
+        """Wait for what is being worked on to be refused or stored."""
+        await asyncio.gather(*self._in_flight.values(), return_exceptions=True)
+
+    async def _make_plan(self, canonical: bytes, digest: str, deadline_s: float) -> PlanAnswer:
+        timeout_s = deadline_s + self.settings.solve_grace_s
+        plan_id, content, summary = await self.pool.run([b"plan", canonical], timeout_s=timeout_s)
+        text = plan_id.decode("ascii")
+        is_new = await to_thread.run_sync(
+            lambda: self.store.add_plan(text, content=content, summary=summary, request_sha256=digest)
+        )
+        stored = await to_thread.run_sync(self.store.summary, text)
+        return PlanAnswer(plan_id=text, summary=stored, is_new=is_new)
+
+    async def _lower(self, plan_id: str, plan: Document) -> None:
+        ranks, *parts = await self.pool.run([b"programs", plan.content], timeout_s=self.settings.solve_grace_s)
+        programs = {name.decode("ascii"): program for name, program in zip(parts[::2], parts[1::2], strict=True)}
+        await to_thread.run_sync(self.store.add_programs, plan_id, programs, json.loads(ranks))
+
+    async def _once(self, key: str, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        """Join the task that does this already, or start it."""
+        task = self._in_flight.get(key)
+        if task is None:
+            task = asyncio.create_task(work())
+            self._in_flight[key] = task
+            task.add_done_callback(lambda done: self._forget(key, done))
+        # Shielded: one client that goes away must not take the answer from the others.
+        result: _T = await asyncio.shield(task)
+        return result
+
+    def _forget(self, key: str, task: asyncio.Task[Any]) -> None:
+        del self._in_flight[key]
+        if not task.cancelled():
+            task.exception()  # seen, even where every client has gone

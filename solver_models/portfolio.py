@@ -1,0 +1,90 @@
+"""The portfolio: climbs from list schedules over annealing to CP-SAT within a deadline and a target gap.
+
+It never returns without a schedule: the first list schedule is built whatever the deadline, and what fails later is
+reported in ``detail`` while the best schedule so far is returned. ``solver`` names what produced it.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from planner.bounds import best_bound
+from planner.errors import SolverError
+from planner.problem import Problem
+from solver_models import registry
+from solver_models.annealing.solve import anneal_problem
+from solver_models.result import SolveOptions, SolveResult, Status
+from solver_models.symmetry import repeat_pipeline, single_pipeline
+
+MOST_EXACT_OPERATIONS = 1_200
+"""Larger problems are not handed to CP-SAT: it finds nothing better within a deadline of seconds."""
+
+_ANNEALING_SHARE = 0.6
+"""Share of the deadline after which a small problem goes to CP-SAT."""
+
+_LEAST_EXACT_S = 0.4
+"""CP-SAT's child needs about as long to start and build its model."""
+
+
+def solve(problem: Problem, options: SolveOptions) -> SolveResult:
+    """Solve a problem as well as the deadline allows.
+
+    Raises
+    ------
+    NoPlanError
+        If a slot has no live worker or memory does not hold one microbatch.
+    """
+    started = time.monotonic()
+    problem.require_plannable()
+    bound = best_bound(problem).value_ns
+    one = single_pipeline(problem)
+    if one is None:
+        return _climb(problem, options, bound, started)
+    result = _climb(one, options, bound, started)
+    assert result.schedule is not None
+    # What is proved about one pipeline alone is not proved where microbatches may also change pipelines.
+    return replace(
+        result,
+        schedule=repeat_pipeline(result.schedule, problem.num_pipelines),
+        bound_ns=bound,
+        status=Status.OPTIMAL if result.period_ns == bound else Status.FEASIBLE,
+    )
+
+
+def _climb(problem: Problem, options: SolveOptions, bound_ns: int, started: float) -> SolveResult:
+    target = int(bound_ns * (1 + options.target_gap))
+    deadline = started + options.deadline_s
+    operations = 3 * problem.num_stages * problem.num_microbatches
+    exact = operations <= MOST_EXACT_OPERATIONS
+    share = _ANNEALING_SHARE if exact else 1.0
+    order, name = anneal_problem(problem, options, target, started + share * options.deadline_s)
+    best = SolveResult(
+        status=Status.OPTIMAL if order.period_ns <= bound_ns else Status.FEASIBLE,
+        solver=name,
+        schedule=order.schedule,
+        period_ns=order.period_ns,
+        bound_ns=bound_ns,
+        wall_s=0.0,
+    )
+    left = deadline - time.monotonic()
+    if exact and order.period_ns > target and left > _LEAST_EXACT_S:
+        best = _try_exact(problem, replace(options, deadline_s=left), best)
+    return replace(best, wall_s=time.monotonic() - started)
+
+
+def _try_exact(problem: Problem, options: SolveOptions, best: SolveResult) -> SolveResult:
+    """CP-SAT from the best schedule so far; what goes wrong is told, and the schedule kept."""
+    try:
+        found = registry.solve("cp_sat", problem, options, hint=best.schedule)
+    except SolverError as error:
+        return replace(best, detail=f"cp_sat could not be used: {error.message}")
+    bound = max(best.bound_ns, found.bound_ns)
+    if found.status in {Status.CRASHED, Status.INVALID_MODEL}:
+        return replace(best, detail=f"cp_sat ended with {found.status}: {found.detail}")
+    if found.schedule is not None and found.period_ns is not None and best.period_ns is not None:
+        improved = found.period_ns < best.period_ns
+        if improved:
+            best = replace(best, schedule=found.schedule, period_ns=found.period_ns, solver="cp_sat")
+    status = Status.OPTIMAL if best.period_ns == bound else Status.FEASIBLE
+    return replace(best, bound_ns=bound, status=status)

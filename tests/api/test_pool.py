@@ -1,0 +1,202 @@
+"""The solver pool against processes that sleep, die and misbehave on order."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.pool import SolvePool
+from api.problems import OverloadedError, SolveTimeoutError
+from planner.errors import SolverCrashedError, StageLostError
+
+FAKE = (sys.executable, "-P", str(Path(__file__).with_name("fake_worker.py")))
+
+
+def with_pool(test: Callable[[SolvePool], Awaitable[None]], **changes: Any) -> None:
+    """Run ``test`` on a started pool and close the pool."""
+
+    async def run() -> None:
+        limits = {"num_processes": 1, "queue_limit": 8, "queue_timeout_s": 30.0, "warm_up_timeout_s": 30.0}
+        pool = SolvePool(**(limits | changes), command=FAKE)
+        pool.start()
+        try:
+            await test(pool)
+        finally:
+            await pool.close()
+
+    asyncio.run(run())
+
+
+async def order(pool: SolvePool, timeout_s: float = 30.0, **orders: object) -> list[bytes]:
+    """Send one request of orders to the pool."""
+    return await pool.run([b"echo", json.dumps(orders).encode()], timeout_s=timeout_s)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for a condition; the test's own time limit ends a wait in vain."""
+    while not condition():
+        await asyncio.sleep(0.01)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process exists, be it a zombie."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_answers_large_messages_whatever_is_printed() -> None:
+    """An answer of megabytes comes back whole, beside noise that libraries print to standard output."""
+
+    async def test(pool: SolvePool) -> None:
+        big = b"\0\xff" * 2_000_000
+        answer = await pool.run([b"echo", b'{"print": true}', big], timeout_s=30)
+        assert answer[2] == big
+
+    with_pool(test)
+
+
+def test_replaces_a_process_that_dies_and_tries_again(tmp_path: Path) -> None:
+    """A process that dies over a request is replaced, and the request is answered by the next one."""
+
+    async def test(pool: SolvePool) -> None:
+        first = await order(pool)
+        again = await order(pool, die_once=str(tmp_path / "died"))
+        assert first[0] != again[0]
+        assert pool.num_ready == 1
+
+    with_pool(test)
+
+
+def test_gives_up_after_two_deaths_but_goes_on() -> None:
+    """A request that kills every process is refused after two, and the next request is answered."""
+
+    async def test(pool: SolvePool) -> None:
+        with pytest.raises(SolverCrashedError):
+            await order(pool, die=True)
+        assert len(await order(pool)) == 2
+
+    with_pool(test)
+
+
+def test_replaces_a_process_killed_while_idle() -> None:
+    """A process that is killed while nothing runs is noticed and replaced."""
+
+    async def test(pool: SolvePool) -> None:
+        (pid, _) = await order(pool)
+        os.kill(int(pid), signal.SIGKILL)
+        await until(lambda: pool.num_ready == 0)
+        (other, _) = await order(pool)
+        assert other != pid
+
+    with_pool(test)
+
+
+def test_kills_a_process_that_overruns() -> None:
+    """A request that runs past its time is refused as such and its process is gone."""
+
+    async def test(pool: SolvePool) -> None:
+        (pid, _) = await order(pool)
+        with pytest.raises(SolveTimeoutError):
+            await order(pool, timeout_s=0.1, sleep_s=60)
+        await until(lambda: not is_alive(int(pid)))
+        assert len(await order(pool)) == 2
+
+    with_pool(test)
+
+
+def test_rebuilds_errors_of_the_tree_and_hides_bugs() -> None:
+    """An error raised in a process arrives with its class, message and hint; a bug arrives as a crashed solver."""
+
+    async def test(pool: SolvePool) -> None:
+        with pytest.raises(StageLostError) as lost:
+            await order(pool, stage_lost=True)
+        assert (lost.value.message, lost.value.hint) == ("slots [2] have no live worker left", "restore a checkpoint")
+        with pytest.raises(SolverCrashedError, match="KeyError"):
+            await order(pool, bug=True)
+        assert pool.num_ready == 1
+
+    with_pool(test)
+
+
+def test_refuses_more_than_the_queue_holds() -> None:
+    """One process and a queue of one take two requests; the third is refused at once."""
+
+    async def test(pool: SolvePool) -> None:
+        await order(pool)
+        running = asyncio.create_task(order(pool, sleep_s=0.5))
+        waiting = asyncio.create_task(order(pool))
+        await until(lambda: pool.num_waiting == 1)
+        with pytest.raises(OverloadedError):
+            await order(pool)
+        await asyncio.gather(running, waiting)
+        assert pool.num_waiting == 0
+
+    with_pool(test, queue_limit=1)
+
+
+def test_takes_as_many_at_once_as_there_are_idle_processes() -> None:
+    """Without a queue, two idle processes still take two requests sent in the same moment, and no third."""
+
+    async def test(pool: SolvePool) -> None:
+        await until(lambda: pool.num_ready == 2)
+        answers = await asyncio.gather(*(order(pool, sleep_s=0.3) for _ in range(3)), return_exceptions=True)
+        assert [type(answer) for answer in answers] == [list, list, OverloadedError]
+
+    with_pool(test, num_processes=2, queue_limit=0)
+
+
+def test_refuses_what_waits_too_long() -> None:
+    """A request that no process is free for in time is refused and never run."""
+
+    async def test(pool: SolvePool) -> None:
+        await order(pool)
+        running = asyncio.create_task(order(pool, sleep_s=0.6))
+        await asyncio.sleep(0.05)
+        with pytest.raises(OverloadedError):
+            await order(pool)
+        await running
+
+    with_pool(test, queue_timeout_s=0.2)
+
+
+def test_close_refuses_what_runs_and_waits_and_leaves_no_process() -> None:
+    """Closing refuses running and waiting requests, and the processes are gone when it returns."""
+
+    async def run() -> None:
+        pool = SolvePool(num_processes=1, queue_limit=8, queue_timeout_s=30, warm_up_timeout_s=30, command=FAKE)
+        pool.start()
+        (pid, _) = await order(pool)
+        tasks = [asyncio.create_task(order(pool, sleep_s=60)) for _ in range(2)]
+        await until(lambda: pool.num_waiting == 1)
+        await pool.close()
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [type(answer) for answer in answers] == [OverloadedError, OverloadedError]
+        assert not is_alive(int(pid))
+
+    asyncio.run(run())
+
+
+def test_requests_wait_for_processes_that_never_get_ready() -> None:
+    """While no process gets ready, requests wait until their time is up, and closing still works."""
+
+    async def run() -> None:
+        command = (*FAKE, "never-ready")
+        pool = SolvePool(num_processes=1, queue_limit=8, queue_timeout_s=0.3, warm_up_timeout_s=30, command=command)
+        pool.start()
+        with pytest.raises(OverloadedError):
+            await order(pool)
+        assert pool.num_ready == 0
+        await pool.close()
+
+    asyncio.run(run())
