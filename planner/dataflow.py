@@ -66,7 +66,8 @@ class Dataflow:
     def is_remote(self) -> npt.NDArray[np.bool_]:
         """Whether a row's input comes from another worker, as a message."""
         has_input = self.input_row != NO_ROW
-        return has_input & (self.worker[self.input_row] != self.worker)
+        remote: npt.NDArray[np.bool_] = has_input & (self.worker[self.input_row] != self.worker)
+        return remote
 
 
 def trace_dataflow(problem: Problem, schedule: Schedule) -> Dataflow:
@@ -136,7 +137,8 @@ def held_bytes(problem: Problem, schedule: Schedule) -> IntColumn:
     change = np.stack([activation, kept - activation, -kept, -activation])[schedule.kind, schedule.stage]
     running = np.concatenate([[0], np.cumsum(change)])
     before_worker = np.repeat(running[schedule.offsets[:-1]], np.diff(schedule.offsets))
-    return running[1:] - before_worker
+    held: IntColumn = running[1:] - before_worker
+    return held
 
 
 def _require_exact_bytes(problem: Problem) -> None:

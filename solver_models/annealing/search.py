@@ -16,7 +16,8 @@ from solver_models.list_scheduling.network import Network, nodes_of, schedule_in
 _MOVES_PER_NODE = 60
 _LEAST_MOVES = 30_000
 _MOST_MOVES = 3_000_000
-_SLICE_MOVES = 20_000
+_SLICE_VISITS = 10_000_000
+"""A slice of a round visits about this many operations, some tenths of a second, before the clock is looked at."""
 _HOT_SHARE = 0.15
 _COLD_SHARE = 0.002
 
@@ -54,8 +55,8 @@ class Annealer:
         self._sync = np.full_like(sync, sync.max()) if self._joint else sync
         self._data, self._data_lag = _data_of(network)
         self._scale = max(1.0, float(network.duration.max()))
-        nodes = int((network.worker >= 0).sum())
-        self.round_moves = min(_MOST_MOVES, max(_LEAST_MOVES, _MOVES_PER_NODE * nodes))
+        self._nodes = int((network.worker >= 0).sum())
+        self.round_moves = min(_MOST_MOVES, max(_LEAST_MOVES, _MOVES_PER_NODE * self._nodes))
 
     def improve(self, order: Order, *, deadline: float, seed: int, stagnation: int = 3) -> Order:
         """Anneal in rounds until the target, the deadline, or ``stagnation`` rounds in a row without a gain.
@@ -85,7 +86,7 @@ class Annealer:
         places, first = nodes_of(self._problem, order.schedule), order.schedule.offsets
         release = self._releases(order.schedule)
         fixed = (network.worker, network.duration, network.successor, self._data, self._data_lag)
-        slices = max(1, self.round_moves // _SLICE_MOVES)
+        slices = max(1, self.round_moves * self._nodes // _SLICE_VISITS)
         cooling = (_COLD_SHARE / hot) ** (1.0 / slices)
         best_places, best_window = places, 2**62
         for number in range(slices):

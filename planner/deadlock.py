@@ -1,0 +1,204 @@
+"""Proof that programs do not deadlock, under rendezvous semantics.
+
+Posting a receive never blocks. A send blocks until its receive is posted at the peer. A computation whose message is received
+waits until it was sent. Collectives wait for the whole slot, the global barrier for every live worker. The programs
+are run to their end in this way without times: which worker runs first makes no difference, since completing an instruction
+never disables another, so one run that ends proves that every run does, and one that stops shows a set that always waits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from planner.errors import DeadlockError
+from planner.operation import Kind
+from planner.programs import Opcode, Programs
+from planner.schedule import IntColumn
+
+_RECEIVE, _COMPUTE, _SEND = int(Opcode.RECEIVE), int(Opcode.COMPUTE), int(Opcode.SEND)
+_ALL_REDUCE, _BARRIER = int(Opcode.ALL_REDUCE), int(Opcode.GLOBAL_BARRIER)
+_NOT_SENT = 2
+
+
+def require_deadlock_free(programs: Programs) -> None:
+    """Check that all programs run to their end, and that each pair's receives stand in send order.
+
+    Raises
+    ------
+    DeadlockError
+        Naming the workers that wait for each other and the instruction each waits at, or the first message out of order.
+    """
+    _require_send_order(programs)
+    message = _message_ids(programs)
+    count = int(message.max(initial=-1)) + 1
+    is_receive = programs.opcode == Opcode.RECEIVE
+    receiver = np.full(count, -1, dtype=np.int64)
+    worker = np.repeat(np.arange(len(programs.offsets) - 1), np.diff(programs.offsets))
+    receiver[message[is_receive]] = worker[is_receive]
+    live_in_slot = np.bincount(np.unique(worker) % programs.num_slots, minlength=programs.num_slots).astype(np.int64)
+    at = _run(
+        programs.offsets,
+        programs.opcode,
+        programs.peer,
+        programs.stage,
+        message,
+        receiver,
+        live_in_slot,
+        programs.num_stages,
+    )
+    stuck = np.flatnonzero(at < programs.offsets[1:])
+    if len(stuck):
+        raise DeadlockError(_explain(programs, at, message, worker))
+
+
+def _message_ids(programs: Programs) -> IntColumn:
+    """Number of the message that each row sends, receives or computes on, shape ``(R,)``; others get -1."""
+    home = np.concatenate([[0], np.cumsum(programs.microbatches)])
+    backward = np.where((programs.kind == Kind.I) | (programs.kind == Kind.B), 1, 0)
+    number = ((home[programs.pipeline] + programs.microbatch) * programs.num_stages + programs.stage) * 2 + backward
+    carries = (programs.opcode == Opcode.RECEIVE) | (programs.opcode == Opcode.SEND)
+    carries |= (programs.opcode == Opcode.COMPUTE) & (programs.kind != Kind.W)
+    ids: IntColumn = np.where(carries, number, -1)
+    return ids
+
+
+def _require_send_order(programs: Programs) -> None:
+    """Check that on every directed pair the receives stand in the order of the sends, and that both match."""
+    worker = np.repeat(np.arange(len(programs.offsets) - 1), np.diff(programs.offsets))
+    message = _message_ids(programs)
+    sends = np.flatnonzero(programs.opcode == Opcode.SEND)
+    receives = np.flatnonzero(programs.opcode == Opcode.RECEIVE)
+    sends = sends[np.lexsort((sends, programs.peer[sends], worker[sends]))]
+    receives = receives[np.lexsort((receives, worker[receives], programs.peer[receives]))]
+    ahead = min(len(sends), len(receives))
+    pairs = (
+        (worker[sends[:ahead]], programs.peer[receives[:ahead]]),
+        (programs.peer[sends[:ahead]], worker[receives[:ahead]]),
+        (message[sends[:ahead]], message[receives[:ahead]]),
+    )
+    wrong = np.flatnonzero(np.logical_or.reduce([a != b for a, b in pairs]))
+    if len(wrong) == 0 and len(sends) == len(receives):
+        return
+    first = int(wrong[0]) if len(wrong) else ahead
+    shown = [
+        f"worker {programs.worker_at(int(worker[rows[first]]))}: {programs.instruction(int(rows[first]))}"
+        for rows in (sends, receives)
+        if first < len(rows)
+    ]
+    raise DeadlockError(
+        "sends and receives of a directed pair do not match in order: " + " against ".join(shown),
+        hint="each pair's receives must be posted in the order of its sends",
+    )
+
+
+@njit(cache=True)
+def _run(
+    offsets: IntColumn,
+    opcode: IntColumn,
+    peer: IntColumn,
+    stage: IntColumn,
+    message: IntColumn,
+    receiver: IntColumn,
+    live_in_slot: IntColumn,
+    num_stages: int,
+) -> Any:
+    """Run until nothing moves; the row each worker stands at, its end where it is done."""
+    workers, slots = len(offsets) - 1, len(live_in_slot)
+    at = offsets[:-1].copy()
+    posted = np.zeros(len(receiver), dtype=np.bool_)
+    sent = np.zeros(len(receiver), dtype=np.bool_)
+    joined = np.zeros(slots * (num_stages + 1), dtype=np.int64)
+    arrived = np.full(workers, -1, dtype=np.int64)  # row of the collective a worker has already joined
+    stack = np.empty(3 * len(opcode) + 2 * workers + 1, dtype=np.int64)
+    waiting = np.zeros(workers, dtype=np.bool_)
+    depth, in_barrier, live = 0, 0, live_in_slot.sum()
+    for w in range(workers):
+        stack[depth] = w
+        depth += 1
+        waiting[w] = True
+    while depth > 0:
+        depth -= 1
+        w = stack[depth]
+        waiting[w] = False
+        while at[w] < offsets[w + 1]:
+            row = at[w]
+            op = opcode[row]
+            woken = -1
+            if op == _RECEIVE:
+                posted[message[row]] = True
+                woken = peer[row]
+            elif op == _COMPUTE:
+                m = message[row]
+                if m >= 0 and receiver[m] == w and not sent[m]:
+                    break
+            elif op == _SEND:
+                if not posted[message[row]]:
+                    break
+                sent[message[row]] = True
+                woken = peer[row]
+            elif op in (_ALL_REDUCE, _BARRIER):
+                slot = w % slots
+                if arrived[w] != row:
+                    arrived[w] = row
+                    if op == _BARRIER:
+                        in_barrier += 1
+                    else:
+                        joined[slot * num_stages + stage[row]] += 1
+                    complete = (
+                        in_barrier == live
+                        if op == _BARRIER
+                        else joined[slot * num_stages + stage[row]] == live_in_slot[slot]
+                    )
+                    if complete:
+                        for other in range(workers):
+                            if not waiting[other] and other != w and (op == _BARRIER or other % slots == slot):
+                                stack[depth] = other
+                                depth += 1
+                                waiting[other] = True
+                    else:
+                        break
+                elif op == _BARRIER:
+                    if in_barrier < live:
+                        break
+                elif joined[slot * num_stages + stage[row]] < live_in_slot[slot]:
+                    break
+            at[w] += 1
+            if woken >= 0 and not waiting[woken]:
+                stack[depth] = woken
+                depth += 1
+                waiting[woken] = True
+    return at
+
+
+def _explain(programs: Programs, at: IntColumn, message: IntColumn, worker: IntColumn) -> str:
+    """Follow who waits for whom from the first stuck worker until one comes up twice."""
+    stuck = np.flatnonzero(at < programs.offsets[1:])
+    path: list[int] = []
+    current = int(stuck[0])
+    while current not in path:
+        path.append(current)
+        current = _awaited(programs, at, message, worker, current)
+    cycle = path[path.index(current) :]
+    steps = [f"worker {programs.worker_at(w)} at {programs.instruction(int(at[w]))}" for w in cycle]
+    return "programs wait for each other: " + ", which waits for ".join(
+        [*steps, f"worker {programs.worker_at(current)}"]
+    )
+
+
+def _awaited(programs: Programs, at: IntColumn, message: IntColumn, worker: IntColumn, waiter: int) -> int:
+    """A stuck worker that a stuck worker waits for."""
+    row = int(at[waiter])
+    opcode = Opcode(int(programs.opcode[row]))
+    if opcode is Opcode.SEND:
+        return int(programs.peer[row])
+    if opcode is Opcode.COMPUTE:
+        sends = np.flatnonzero((message == message[row]) & (programs.opcode == Opcode.SEND))
+        return int(worker[sends[0]])
+    others = np.flatnonzero(at < programs.offsets[1:])
+    if opcode is Opcode.ALL_REDUCE:
+        others = others[others % programs.num_slots == waiter % programs.num_slots]
+    behind = [int(w) for w in others if w != waiter and programs.opcode[at[w]] != opcode]
+    return behind[0] if behind else waiter
