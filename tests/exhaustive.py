@@ -1,33 +1,36 @@
 """Exact answers for tiny problems by exhaustive search, independent of the planner's timing, bounds and solvers.
 
-"Is a period of T possible?" is asked for one T after another. It is, exactly where some schedule of one iteration keeps every slot's
-window, from its first start to its last end plus sync, within T (docs/model.md, equation (20)). The search walks through time. Whenever
-a worker is free it starts an operation that is ready or waits for one that is not; once it has waited, only operations that became
-ready since are open to it, since anything else would have started earlier (semi-active schedules suffice). A slot may open
-at any tick after its first input has come: its window begins there. States already found hopeless are remembered, with microbatches, which
-are all alike, in sorted order. A fused backward is never tried where a stage is splittable: I followed at once by W takes the
-same time, frees memory no later and passes the gradient on earlier.
+"Is a period of T possible?" is asked for one T after another. It is, exactly where some schedule of one iteration keeps every
+slot's window, from its first start to its last end plus sync, within T (docs/model.md, equation (20)). The search walks
+through time. Whenever a worker is free it starts an operation that is ready or waits for one that is not; once it has
+waited, only operations that became ready since are open to it, since anything else would have started earlier
+(semi-active schedules suffice). A slot may open at any tick after its first input has come: its window begins there.
+States already found hopeless are remembered, with microbatches, which are all alike, in sorted order. A fused backward is
+never tried where a stage is splittable: I followed at once by W takes the same time, frees memory no later and passes the
+gradient on earlier.
 
-Link FIFO is not modelled. It could matter only where two boundaries between the same workers have different transfer times; there the
-answer may be too small, never too large.
+Link FIFO is not modelled. It could matter only where two boundaries between the same workers have different transfer
+times; there the answer may be too small, never too large.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from planner.operation import Kind, Worker
 from planner.problem import Optimizer, Problem
 
 Microbatch = tuple[int, int, tuple[int, ...], int]
-"""Chain operations started (F up, then backwards down), end of the last of them, worker index by stage (-1: open), done W as bits."""
+"""Chain operations started (F up, then backwards down), end of the last of them, worker index by stage (-1 where open), and
+the W that are done, as bits."""
 
 
 _NEVER = -(10**12)
 """Since when a worker waits that does not; before every time."""
 
 
-class SearchTooLarge(Exception):
+class SearchTooLargeError(Exception):
     """The search met its limit of states."""
 
 
@@ -45,7 +48,7 @@ def exhaustive_period_ns(problem: Problem, *, at_least: int = 0, max_states: int
 
     Raises
     ------
-    SearchTooLarge
+    SearchTooLargeError
         If one question visits more.
     """
     period = at_least
@@ -59,7 +62,7 @@ def is_possible(problem: Problem, period_ns: int, *, max_states: int = 2_000_000
 
     Raises
     ------
-    SearchTooLarge
+    SearchTooLargeError
         If the search visits more than ``max_states`` states.
     """
     return _Search(problem, period_ns, max_states).possible()
@@ -107,7 +110,7 @@ class _Search:
             return False
         fresh: Microbatch = (0, 0, (-1,) * self.num_stages, 0)
         count = len(self.workers)
-        # With a global optimizer all slots share one window, from time 0; else the slot of stage 0 opens at 0 and the others later.
+        # With a global optimizer all slots share one window from time 0; else the slot of stage 0 opens then, others later.
         opened = tuple(0 if self.is_global or s == self.slot_of_stage[0] else -1 for s in range(self.problem.num_slots))
         return self._search(
             0,
@@ -115,14 +118,16 @@ class _Search:
         )
 
     def _search(self, now: int, state: _State) -> bool:
-        if all(pos == 2 * self.num_stages and done == (1 << self.num_stages) - 1 for pos, _, _, done in state.microbatches):
+        if all(
+            pos == 2 * self.num_stages and done == (1 << self.num_stages) - 1 for pos, _, _, done in state.microbatches
+        ):
             return True
         state = self._canonical(now, state)
         if (now, state) in self.hopeless or not self._can_meet_deadlines(now, state):
             return False
         self.visited += 1
         if self.visited > self.max_states:
-            raise SearchTooLarge
+            raise SearchTooLargeError
         found = self._branch(now, state)
         if not found:
             self.hopeless.add((now, state))
@@ -137,12 +142,12 @@ class _Search:
             if startable:
                 if any(self._search(now, self._start(now, state, i, m, kind, v)) for m, kind, v in startable):
                     return True
-                waiting = state.waiting[:i] + (now,) + state.waiting[i + 1 :]
+                waiting = (*state.waiting[:i], now, *state.waiting[i + 1 :])
                 return self._search(now, _State(state.free, waiting, state.opened, state.microbatches))
         closed = [s for s, at in enumerate(state.opened) if at < 0 and self._has_input(now, state, s)]
         # Each subset of the slots that could open now: the lowest opens or not, then the next tick.
         for s in closed:
-            opened = state.opened[:s] + (now,) + state.opened[s + 1 :]
+            opened = (*state.opened[:s], now, *state.opened[s + 1 :])
             if self._search(now, _State(state.free, state.waiting, opened, state.microbatches)):
                 return True
         after = self._next_event(now, state, bool(closed))
@@ -163,7 +168,7 @@ class _Search:
         before, boundary = (v - 1, v - 1) if kind == 0 else (v + 1, v)
         return end + self.problem.transfer_ns(boundary, self.workers[where[before]], self.workers[i])
 
-    def _startable(self, now: int, state: _State, i: int):  # noqa: ANN202
+    def _startable(self, now: int, state: _State, i: int) -> Iterator[tuple[int, int, int]]:
         """Operations worker ``i`` may start now: (microbatch, kind, stage), alike ones once."""
         slot, since, seen = self.workers[i].slot, state.waiting[i], set()
         held = self._held(state, i)
@@ -203,13 +208,13 @@ class _Search:
         else:
             pos += 1
             if kind == 0:
-                where = where[:v] + (i,) + where[v + 1 :]
+                where = (*where[:v], i, *where[v + 1 :])
             elif self.fused[v]:
                 takes += self.duration[i][v][2]
                 done |= 1 << v
             end = now + takes
-        microbatches = state.microbatches[:m] + ((pos, end, where, done),) + state.microbatches[m + 1 :]
-        free = state.free[:i] + (now + takes,) + state.free[i + 1 :]
+        microbatches = (*state.microbatches[:m], (pos, end, where, done), *state.microbatches[m + 1 :])
+        free = (*state.free[:i], now + takes, *state.free[i + 1 :])
         # What ends this instant may be what others, already told to wait, would take: ask them again.
         waiting = tuple(_NEVER if j == i or takes == 0 else at for j, at in enumerate(state.waiting))
         return _State(free, waiting, state.opened, microbatches)

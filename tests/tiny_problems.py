@@ -11,14 +11,16 @@ from planner.problem import Optimizer, Problem, Slot, Stage
 def tiny_problem(rng: random.Random) -> Problem:
     """Draw a plannable problem of at most about 40 operations, with costs of 0 to 3 ns.
 
-    One in four puts two stages in a slot (loop, V or uneven placement). Dead and degraded workers, uneven homes, fused stages, tight and
-    no memory, transfers, sync and both optimizers all occur.
+    Some put several stages in a slot (loop, V or uneven placement). Dead and degraded workers, uneven homes, fused stages,
+    tight and no memory, transfers, sync and both optimizers all occur.
     """
     num_slots = rng.choice((1, 2, 2, 2, 3))
     num_pipelines = rng.choice((1, 1, 2, 2, 3)) if num_slots < 3 else rng.choice((1, 1, 2))
     placement = [(s,) for s in range(num_slots)]
     if num_slots < 3 and rng.random() < 0.3:
-        placement = rng.choice(([(0, 2), (1,)], [(0, 2), (1, 3)], [(0, 3), (1, 2)], [(0,), (1, 2)], [(0, 1)], [(0, 1, 2)]))
+        placement = rng.choice(
+            ([(0, 2), (1,)], [(0, 2), (1, 3)], [(0, 3), (1, 2)], [(0,), (1, 2)], [(0, 1)], [(0, 1, 2)])
+        )
     num_stages = sum(map(len, placement))
     most = max(1, 40 // (3 * num_stages))
     total = rng.randint(1, min(most, 6))
@@ -40,7 +42,11 @@ def tiny_problem(rng: random.Random) -> Problem:
         for f, i, w in costs
     )
     slots = tuple(
-        Slot(stages=held, sync_ns=rng.choice((0, 0, 1, 2)), capacity_bytes=_capacity(rng, memory[0] * len(held), memory[1]))
+        Slot(
+            stages=held,
+            sync_ns=rng.choice((0, 0, 1, 2)),
+            capacity_bytes=_capacity(rng, memory[0] * len(held), memory[1]),
+        )
         for held in placement
     )
     workers = [Worker(k, s) for k in range(num_pipelines) for s in range(len(slots))]

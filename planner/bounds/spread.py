@@ -2,8 +2,8 @@
 
 Every bound about one worker has the form "with load ``n`` the period is at least ``g(n)``", with ``g`` depending on the
 worker's speed only and never falling in ``n``. Whatever the routing, loads add up to all microbatches, so the period is
-at least the smallest ``T`` with ``sum over workers of max{n : g(n) <= T} >= N`` (docs/model.md, equation (24)). Workers of equal speed are
-counted, not listed.
+at least the smallest ``T`` with ``sum over workers of max{n : g(n) <= T} >= N`` (docs/model.md, equation (24)). Workers of
+equal speed are counted, not listed.
 """
 
 from __future__ import annotations
