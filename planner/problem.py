@@ -213,7 +213,8 @@ class Problem:
             If some slot's memory does not hold the stage with the most activations for one microbatch, or, where a slot
             holds several stages, one microbatch travelling through all of them.
         """
-        lost = [s for s in range(self.num_slots) if not self.live_pipelines(s)]
+        dead = Counter(worker.slot for worker in self.dead)
+        lost = [s for s in range(self.num_slots) if dead[s] == self.num_pipelines]
         if lost:
             stages = [v for s in lost for v in self.slots[s].stages]
             raise StageLostError(
