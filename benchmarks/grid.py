@@ -76,7 +76,6 @@ def grid() -> Iterator[GridProblem]:
         failures = min(wanted, slots * (pipelines - 1))
         scales = [draw.choice((0.8, 0.9, 1.0, 1.1, 1.2)) if uneven else 1.0 for _ in range(slots)]
         stages = tuple(_stage(scale, share) for scale in scales)
-        capacity = int(memory * slots * stages[0].activation_bytes)
         yield GridProblem(
             index=index,
             num_failures=failures,
@@ -85,7 +84,11 @@ def grid() -> Iterator[GridProblem]:
             transfer_share=share,
             problem=Problem(
                 stages=stages,
-                slots=tuple(Slot(stages=(s,), capacity_bytes=capacity) for s in range(slots)),
+                # As many microbatches as 1F1B has in flight on the first slot, times the factor, on every slot.
+                slots=tuple(
+                    Slot(stages=(s,), capacity_bytes=int(memory * slots * stages[s].activation_bytes))
+                    for s in range(slots)
+                ),
                 microbatches=(max(1, round(per_slot * slots)),) * pipelines,
                 dead=_draw_dead(draw, pipelines, slots, failures),
             ),

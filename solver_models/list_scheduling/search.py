@@ -28,7 +28,7 @@ from solver_models.list_scheduling.network import Network, build_network, order_
 _NO_LIMIT = 2**40
 _BUDGET_FACTORS = (1.0, 0.0, 0.95, 0.9, 1.05, 0.8, 0.5)
 _LIMIT_FACTORS = (None, 1.0, 1.5, 2.0)
-_PATIENCE_SHARES = (0.0, 0.5, 1.0)
+_PATIENCE_SHARES = (0.5, 0.0, 1.0)
 _PASS_PATIENCE_SHARES = (0.0, 0.3, 0.6)
 _PASSES = 4
 _PASS_STARTS = 6
@@ -157,7 +157,7 @@ class ListSearch:
 
 def rule_parameters() -> Iterator[tuple[float, float | None, float]]:
     """Parameters of :meth:`ListSearch.by_rounds`, the most promising first."""
-    for patience, limit, budget in product(_PATIENCE_SHARES, _LIMIT_FACTORS, _BUDGET_FACTORS):
+    for budget, limit, patience in product(_BUDGET_FACTORS, _LIMIT_FACTORS, _PATIENCE_SHARES):
         yield budget, limit, patience
 
 
