@@ -9,14 +9,18 @@ from typing import Any
 
 from anyio import to_thread
 from fastapi import FastAPI
+from pydantic.json_schema import models_json_schema
 
 from api import routes_health, routes_plans
-from api.models import FailuresForm, OptionsForm, PlanRequestForm
+from api.answers import PlanSummary, WorkerProgram
+from api.models import PlanRequest, ProblemDetails
 from api.pool import DEFAULT_COMMAND, SolvePool
 from api.problems import install
 from api.service import PlanService
 from api.settings import Settings
 from api.store import PlanStore
+from planner.formats.job_models import JobModel
+from planner.formats.plan_document import PlanDocument
 
 _DESCRIPTION = """
 Adapted pipeline schedules for training jobs with failed nodes: post a job and what failed, get a validated plan with a
@@ -68,16 +72,19 @@ def create_app(settings: Settings, *, worker_command: Sequence[str] = DEFAULT_CO
 
 
 def _complete_openapi(app: FastAPI) -> None:
-    """Add the request forms, which routes read themselves, to the components of the OpenAPI document."""
+    """Add the forms that routes read and write as bytes to the components of the OpenAPI document."""
     generate = app.openapi
 
     def openapi() -> dict[str, Any]:
         document = generate()
-        schemas = document["components"]["schemas"]
-        for form in (FailuresForm, OptionsForm, PlanRequestForm):
-            schema = form.model_json_schema(ref_template="#/components/schemas/{model}")
-            schema.pop("$defs", None)
-            schemas[form.__name__] = schema
+        forms = (PlanRequest, JobModel, ProblemDetails, PlanSummary, PlanDocument, WorkerProgram)
+        _, schemas = models_json_schema(
+            [(form, "validation") for form in forms], ref_template="#/components/schemas/{model}"
+        )
+        document["components"]["schemas"] |= schemas["$defs"]
+        # A request's job is read by the planner's own reader, which says more of what is wrong in it.
+        job = document["components"]["schemas"][PlanRequest.__name__]["properties"]["job"]
+        job["$ref"] = f"#/components/schemas/{JobModel.__name__}"
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]

@@ -6,8 +6,11 @@ Plain bytes on purpose: nothing that arrives is ever unpickled.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from typing import BinaryIO
+from collections.abc import Callable, Sequence
+from typing import BinaryIO, TypeAlias
+
+Handler: TypeAlias = Callable[[list[bytes]], list[bytes]]
+"""What answers a request in a solver process: arguments in, parts of the answer out."""
 
 MAX_PARTS = 1_000_000
 MAX_PART_BYTES = 2**31

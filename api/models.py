@@ -15,7 +15,7 @@ class _Form(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class FailuresForm(_Form):
+class FailureSetRequest(_Form):
     """What is down or slow. Every text has the form that ``replan plan`` takes."""
 
     fail: list[str] = Field(
@@ -30,7 +30,7 @@ class FailuresForm(_Form):
     )
 
 
-class OptionsForm(_Form):
+class PlanOptions(_Form):
     """Limits of the search for a plan."""
 
     deadline_s: Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)] = Field(
@@ -44,21 +44,34 @@ class OptionsForm(_Form):
         default=None,
         description="Whether workers may move to other slots: true, false, or null for where it is expected to pay.",
     )
+    shards_restored: bool = Field(
+        default=False,
+        description="Whether optimizer shards that the failures took have been restored from a checkpoint.",
+    )
 
 
-class PlanRequestForm(_Form):
+class PlanRequest(_Form):
     """A job, what failed, and how long to search."""
 
     job: dict[str, Any] = Field(description="The job document: the same as a job file's, as JSON.")
-    failures: FailuresForm = Field(default=FailuresForm(), description="The failure set; empty for a fault-free plan.")
-    options: OptionsForm = Field(default=OptionsForm(), description="Limits of the search.")
+    failures: FailureSetRequest = Field(
+        default=FailureSetRequest(), description="The failure set; empty for a fault-free plan."
+    )
+    options: PlanOptions = Field(default=PlanOptions(), description="Limits of the search.")
 
     def canonical(self) -> bytes:
         """The request with every default filled in, as canonical JSON: equal requests give equal bytes."""
         return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":")).encode("ascii")
 
 
-class ProblemForm(BaseModel):
+class FaultyPlace(BaseModel):
+    """One faulty place of a request."""
+
+    pointer: str = Field(description="RFC 6901 JSON pointer.")
+    detail: str = Field(description="What is wrong there.")
+
+
+class ProblemDetails(BaseModel):
     """What went wrong: an RFC 9457 problem document."""
 
     type: str = Field(description="URI of the kind of problem: urn:replan:problem: and the code.")
@@ -67,17 +80,10 @@ class ProblemForm(BaseModel):
     code: str = Field(description="Stable code for programs, for example stage_lost.")
     detail: str = Field(description="What was wrong here, what was expected, and what to do.")
     instance: str | None = Field(default=None, description="URI that names this occurrence in the server's log.")
-    errors: list[PlaceForm] = Field(default=[], description="Where in the request the faults are.")
+    errors: list[FaultyPlace] = Field(default=[], description="Where in the request the faults are.")
 
 
-class PlaceForm(BaseModel):
-    """One faulty place of a request."""
-
-    pointer: str = Field(description="RFC 6901 JSON pointer.")
-    detail: str = Field(description="What is wrong there.")
-
-
-class HealthForm(BaseModel):
+class Health(BaseModel):
     """Whether the service works, and how busy it is."""
 
     status: str = Field(description="ok, or why not.")
@@ -86,7 +92,7 @@ class HealthForm(BaseModel):
     requests_waiting: int = Field(ge=0, description="Requests that wait for a solver process.")
 
 
-def read_plan_request(document: Any) -> PlanRequestForm:
+def read_plan_request(document: Any) -> PlanRequest:
     """Check the form of a parsed request body.
 
     Raises
@@ -95,7 +101,7 @@ def read_plan_request(document: Any) -> PlanRequestForm:
         If it has another form; names each place.
     """
     try:
-        return PlanRequestForm.model_validate(document)
+        return PlanRequest.model_validate(document)
     except ValidationError as error:
         places = [{"pointer": pointer(e["loc"]), "detail": e["msg"]} for e in error.errors(include_url=False)]
         shown = "; ".join(f"{place['pointer'] or '/'}: {place['detail']}" for place in places[:4])

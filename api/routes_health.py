@@ -8,15 +8,15 @@ from typing import Any
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 
-from api.models import HealthForm
+from api.models import Health
 from api.routes_plans import PROBLEMS, service_of
 
 router = APIRouter(tags=["health"])
-_NOT_READY: dict[int | str, dict[str, Any]] = {503: {"model": HealthForm, "description": "Not ready."}}
+_NOT_READY: dict[int | str, dict[str, Any]] = {503: {"model": Health, "description": "Not ready."}}
 
 
-@router.get("/healthz", summary="Whether the server answers", response_model=HealthForm, responses={500: PROBLEMS[500]})
-async def healthz(request: Request) -> HealthForm:
+@router.get("/healthz", summary="Whether the server answers", response_model=Health, responses={500: PROBLEMS[500]})
+async def healthz(request: Request) -> Health:
     """Answer from the event loop alone: 200 for as long as the server lives, however busy its solvers are."""
     return _health(request, "ok")
 
@@ -24,7 +24,7 @@ async def healthz(request: Request) -> HealthForm:
 @router.get(
     "/readyz",
     summary="Whether plans can be made now",
-    response_model=HealthForm,
+    response_model=Health,
     responses={**_NOT_READY, 500: PROBLEMS[500]},
 )
 async def readyz(request: Request) -> Response:
@@ -39,9 +39,9 @@ async def readyz(request: Request) -> Response:
     return Response(content, status_code=200 if status == "ok" else 503, media_type="application/json")
 
 
-def _health(request: Request, status: str) -> HealthForm:
+def _health(request: Request, status: str) -> Health:
     service = service_of(request)
-    return HealthForm(
+    return Health(
         status=status,
         version=service.version,
         solver_processes_ready=service.pool.num_ready,

@@ -6,18 +6,21 @@ from typing import Annotated, Any, cast
 
 from anyio import to_thread
 from fastapi import APIRouter, Path, Request, Response
+from pydantic import BaseModel
 
+from api.answers import PlanSummary, WorkerProgram
 from api.limits import parse_body, read_body
-from api.models import ProblemForm, read_plan_request
+from api.models import PlanRequest, ProblemDetails, read_plan_request
 from api.problems import MEDIA_TYPE
 from api.service import PlanService
 from api.store import Document
+from planner.formats.plan_document import PlanDocument
 
 router = APIRouter(prefix="/v1", tags=["plans"])
 
 JSON = "application/json"
 IMMUTABLE = "private, max-age=31536000, immutable"
-PROBLEM_REF = {"$ref": f"#/components/schemas/{ProblemForm.__name__}"}
+PROBLEM_REF = {"$ref": f"#/components/schemas/{ProblemDetails.__name__}"}
 PROBLEMS: dict[int, dict[str, Any]] = {
     status: {"description": description, "content": {MEDIA_TYPE: {"schema": PROBLEM_REF}}}
     for status, description in {
@@ -45,19 +48,23 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: PROBLEMS[status] for status in statuses}
 
 
+def _json_of(form: type[BaseModel]) -> dict[str, Any]:
+    return {JSON: {"schema": {"$ref": f"#/components/schemas/{form.__name__}"}}}
+
+
 @router.post(
     "/plans",
     summary="Make a plan",
     status_code=201,
     responses={
-        201: {"description": "A new plan; Location names it.", "content": {JSON: {"schema": {"type": "object"}}}},
-        200: {"description": "The plan was made before.", "content": {JSON: {"schema": {"type": "object"}}}},
+        201: {"description": "A new plan; Location names it.", "content": _json_of(PlanSummary)},
+        200: {"description": "The plan was made before.", "content": _json_of(PlanSummary)},
         **problems(409, 413, 415, 422, 500, 503, 504),
     },
     openapi_extra={
         "requestBody": {
             "required": True,
-            "content": {JSON: {"schema": {"$ref": "#/components/schemas/PlanRequestForm"}}},
+            "content": _json_of(PlanRequest),
         }
     },
 )
@@ -80,7 +87,7 @@ async def post_plan(request: Request) -> Response:
     "/plans/{plan_id}",
     summary="Get a plan file",
     responses={
-        200: {"description": "The plan file's bytes.", "content": {JSON: {"schema": {"type": "object"}}}},
+        200: {"description": "The plan file's bytes.", "content": _json_of(PlanDocument)},
         304: _NOT_MODIFIED,
         **problems(404, 422, 500, 503),
     },
@@ -94,7 +101,7 @@ async def get_plan(request: Request, plan_id: PlanId) -> Response:
     "/plans/{plan_id}/summary",
     summary="Get a plan's summary",
     responses={
-        200: {"description": "The summary.", "content": {JSON: {"schema": {"type": "object"}}}},
+        200: {"description": "The summary.", "content": _json_of(PlanSummary)},
         304: _NOT_MODIFIED,
         **problems(404, 422, 500, 503),
     },
@@ -108,7 +115,7 @@ async def get_summary(request: Request, plan_id: PlanId) -> Response:
     "/plans/{plan_id}/programs/{worker:path}",
     summary="Get a worker's program",
     responses={
-        200: {"description": "What the worker runs.", "content": {JSON: {"schema": {"type": "object"}}}},
+        200: {"description": "What the worker runs.", "content": _json_of(WorkerProgram)},
         304: _NOT_MODIFIED,
         **problems(404, 422, 500, 503, 504),
     },

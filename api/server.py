@@ -6,8 +6,8 @@ import errno
 import logging
 import signal
 import socket
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import uvicorn
@@ -80,11 +80,23 @@ def run(
     if on_listen is not None:
         on_listen(url)
     _LOG.info("listening on %s", url)
-    # uvicorn raises the signal that stopped it once more at the end; being told to stop is no failure here.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _ignore)
-    with listener:
-        uvicorn.Server(config).run(sockets=[listener])
+    server = uvicorn.Server(config)
+    with listener, _stopped_by_signals(server):
+        server.run(sockets=[listener])
+
+
+@contextmanager
+def _stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
+    """Stop the server on SIGINT and SIGTERM also before it runs.
+
+    It raises the signal that stopped it once more at its end; that is caught too: being told to stop is no failure.
+    """
+    before = {number: signal.signal(number, server.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -116,10 +128,6 @@ def listen(host: str, port: int) -> socket.socket:
         hint = "name another --port" if error.errno == errno.EADDRINUSE else None
         raise OptionError(f"cannot listen on {host} port {port}: {error.strerror}", hint=hint) from error
     return listener
-
-
-def _ignore(_number: int, _frame: object) -> None:
-    return
 
 
 def _log_config(level: str) -> dict[str, object]:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from anyio import to_thread
 
-from api.models import PlanRequestForm, request_digest
+from api.models import PlanRequest, request_digest
 from api.pool import SolvePool
 from api.settings import Settings
 from api.store import Document, PlanStore
@@ -51,7 +51,7 @@ class PlanService:
         self.version = version
         self._in_flight: dict[str, asyncio.Task[Any]] = {}
 
-    async def plan(self, request: PlanRequestForm) -> PlanAnswer:
+    async def plan(self, request: PlanRequest) -> PlanAnswer:
         """Answer a plan request.
 
         Raises

@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import BinaryIO
 
-from api.messages import MessageEndError, encode, read_message
+from api.messages import Handler, MessageEndError, encode, read_message
 from planner.errors import ReplanError
 
 READY = b"ready"
@@ -26,8 +26,6 @@ REFUSED = b"refused"
 """The answer is an error of the tree: class name, message, hint and places as JSON."""
 BROKEN = b"broken"
 """The answer is a bug of ours; its traceback went to the log."""
-
-Handler = Callable[[list[bytes]], list[bytes]]
 
 
 def main(load: Callable[[], Mapping[bytes, Handler]]) -> None:

@@ -55,9 +55,9 @@ def serve(
         if as_json:
             from cli.output import print_json
 
-            print_json({"url": url, "docs": f"{url}/docs", "store": str(store_path)})
+            print_json({"url": url, "openapi": f"{url}/openapi.json", "store": str(store_path)})
         else:
-            click.echo(f"replan serves {url} (try {url}/docs); plans are kept in {store_path}")
+            click.echo(f"replan serves {url} ({url}/openapi.json describes it); plans are kept in {store_path}")
 
     run(
         host,

@@ -264,9 +264,9 @@ def test_openapi_is_complete(client: TestClient) -> None:
     for operation in operations.values():
         assert operation["summary"]
         assert operation["responses"]["500"]["content"]["application/problem+json"]["schema"] == {
-            "$ref": "#/components/schemas/ProblemForm"
+            "$ref": "#/components/schemas/ProblemDetails"
         }
     body = operations["/v1/plans", "post"]["requestBody"]["content"]["application/json"]["schema"]
-    assert body == {"$ref": "#/components/schemas/PlanRequestForm"}
-    for name in ("PlanRequestForm", "FailuresForm", "OptionsForm", "ProblemForm", "HealthForm"):
+    assert body == {"$ref": "#/components/schemas/PlanRequest"}
+    for name in ("PlanRequest", "FailureSetRequest", "PlanOptions", "ProblemDetails", "Health"):
         assert all("description" in field for field in schemas[name]["properties"].values()), name
