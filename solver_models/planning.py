@@ -34,6 +34,9 @@ from solver_models.result import SolveOptions, SolveResult, Status
 REFERENCE_SHARE = 0.25
 """Share of the deadline that the fault-free plan, which a plan is compared with, may take."""
 
+OVERRUN_S = 1.0
+"""Seconds past its deadline after which a search is said to have overrun it."""
+
 _VERSIONED = ("numba", "numpy", "ortools", "pulp", "replan")
 
 
@@ -187,13 +190,15 @@ def _solve(problem: Problem, options: SolveOptions, notes: list[str]) -> SolveRe
         raise SolverError(f"solver {result.solver} ended with {result.status} and no schedule: {result.detail}")
     if result.status is not Status.OPTIMAL and result.detail:
         notes.append(result.detail)
+    if result.wall_s > options.deadline_s + OVERRUN_S:
+        notes.append("the search overran its deadline")
     return result
 
 
 def _best_bound(bounds: Sequence[Bound], result: SolveResult, period_ns: int) -> Bound:
     best = max(bounds, key=lambda bound: bound.value_ns)
     if result.bound_ns > best.value_ns:
-        best = Bound(name=result.solver, value_ns=result.bound_ns, slot=None, detail="proved by the solver")
+        best = Bound(name="search", value_ns=result.bound_ns, slot=None, detail="proved by a solver's search")
     if best.value_ns > period_ns:
         raise InvalidScheduleError(
             f"the bound {best.name} says that no period is below {best.value_ns} ns, but a plan has {period_ns} ns"
