@@ -1,0 +1,62 @@
+"""Zero Bubble's twelve measured rows and the bubble rates it published for them.
+
+Source: Qi, Wan, Huang, Lin, "Zero Bubble Pipeline Parallelism" (ICLR 2024): costs from Table 6 (A100, milliseconds), bubble rates
+of ZB-H1 (1F1B memory) and ZB-2p (twice that) from Table 5. Memory as there: F takes 2, I gives back 1, W gives back 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from planner.problem import Problem, Slot, Stage
+
+_ROWS = (
+    # model, slots, microbatches, F, I, W, transfer (us), ZB-H1 rate, ZB-2p rate
+    ("1.5b", 8, 24, 18522, 18086, 9337, 601, 0.1585, 0.0433),
+    ("1.5b", 8, 32, 18513, 18086, 9331, 626, 0.1242, 0.0039),
+    ("1.5b", 8, 64, 18546, 18097, 9321, 762, 0.0674, 0.0026),
+    ("6.2b", 8, 24, 29718, 29444, 19927, 527, 0.1323, 0.0029),
+    ("6.2b", 8, 32, 29802, 29428, 19530, 577, 0.1045, 0.0022),
+    ("6.2b", 8, 64, 29935, 29621, 19388, 535, 0.0554, 0.0010),
+    ("14.6b", 16, 48, 11347, 11248, 8132, 377, 0.1397, 0.0066),
+    ("14.6b", 16, 64, 11307, 11254, 8101, 379, 0.1088, 0.0054),
+    ("14.6b", 16, 128, 11325, 11308, 8109, 378, 0.0576, 0.0028),
+    ("28.3b", 32, 96, 10419, 10207, 7715, 408, 0.1421, 0.0038),
+    ("28.3b", 32, 128, 10408, 10204, 7703, 408, 0.1106, 0.0029),
+    ("28.3b", 32, 256, 10402, 10248, 7698, 460, 0.0594, 0.0018),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZeroBubbleRow:
+    """A measured row at one memory, with the published bubble rate and the busy time of a worker."""
+
+    name: str
+    problem: Problem
+    published_rate: float
+    work_ns: int
+
+
+def zero_bubble_rows() -> Iterator[ZeroBubbleRow]:
+    """Yield the 24 problems: twelve rows, each at 1F1B memory and at twice that."""
+    for model, slots, count, forward, input_grad, weight_grad, transfer, h1_rate, two_p_rate in _ROWS:
+        stage = Stage(
+            forward_ns=forward * 1000,
+            input_grad_ns=input_grad * 1000,
+            weight_grad_ns=weight_grad * 1000,
+            transfer_ns=transfer * 1000,
+            activation_bytes=2,
+            weight_grad_bytes=1,
+        )
+        for memory, rate in ((1, h1_rate), (2, two_p_rate)):
+            yield ZeroBubbleRow(
+                name=f"zb-{model}-m{count}-mem{memory}",
+                problem=Problem(
+                    stages=(stage,) * slots,
+                    slots=tuple(Slot(stages=(s,), capacity_bytes=2 * slots * memory) for s in range(slots)),
+                    microbatches=(count,),
+                ),
+                published_rate=rate,
+                work_ns=count * (forward + input_grad + weight_grad) * 1000,
+            )
