@@ -60,18 +60,32 @@ def run(arguments: Sequence[str]) -> int:
         # What is left in the buffer would fail once more when the interpreter flushes at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.BROKEN_PIPE
-    except (KeyboardInterrupt, click.Abort):
-        click.echo("replan: interrupted", err=True)
-        return ExitCode.INTERRUPTED
-    except _TerminatedError:
-        return ExitCode.TERMINATED
     except (ReplanError, click.ClickException) as error:
         return show_error(error, as_json=as_json)
-    except Exception as error:
+    except SystemExit as stop:
+        # The web server ends a start that fails this way, having said why.
+        return stop.code if isinstance(stop.code, int) else ExitCode.SERVICE
+    except BaseException as error:
+        stopped = _stopped_by(error)
+        if stopped is not None:
+            click.echo("replan: interrupted" if stopped is ExitCode.INTERRUPTED else "replan: terminated", err=True)
+            return stopped
         if os.environ.get("REPLAN_TRACEBACK"):
             traceback.print_exc()
         return show_error(error, as_json=as_json)
     return result if isinstance(result, int) else ExitCode.OK
+
+
+def _stopped_by(error: BaseException) -> ExitCode | None:
+    """Which signal an error comes from; compiled code wraps what interrupts it in errors of its own."""
+    link: BaseException | None = error
+    while link is not None:
+        if isinstance(link, KeyboardInterrupt | click.Abort):
+            return ExitCode.INTERRUPTED
+        if isinstance(link, _TerminatedError):
+            return ExitCode.TERMINATED
+        link = link.__cause__ or link.__context__
+    return None
 
 
 def main() -> NoReturn:

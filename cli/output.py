@@ -101,4 +101,3 @@ def percent_text(share: float) -> str:
     '0.35 %'
     """
     return f"{100 * share:.2g} %" if 0 < share < 0.0001 else f"{100 * share:.2f} %"
-

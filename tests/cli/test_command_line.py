@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import click
@@ -78,6 +80,40 @@ def test_interrupts_end_with_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     monkeypatch.setitem(cli.commands, "slow", slow)
     assert run(["slow"]) == 130
     assert capsys.readouterr().err == "replan: interrupted\n"
+
+
+def test_interrupts_inside_compiled_code_are_interrupts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Numba raises SystemError from the interrupt it met; that is no internal error."""
+
+    @click.command()
+    def slow() -> None:
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt as interrupt:
+            raise SystemError("returned a result with an exception set") from interrupt
+
+    monkeypatch.setitem(cli.commands, "slow", slow)
+    assert run(["slow"]) == 130
+    assert capsys.readouterr().err == "replan: interrupted\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals_stop_a_search_and_leave_nothing(number: signal.Signals, status: int, tmp_path: Path) -> None:
+    """A search that is stopped exits with the signal's status, without a traceback, and writes no file."""
+    job = str(ROOT / "examples" / "zb-1.5b.yaml")
+    arguments = ["plan", job, "--fail", "worker:1/3", "--deadline", "60s", "-o", str(tmp_path / "plan.json")]
+    with subprocess.Popen(
+        [sys.executable, "-m", "cli.main", *arguments], cwd=ROOT, stderr=subprocess.PIPE, text=True
+    ) as process:
+        time.sleep(6)
+        process.send_signal(number)
+        error = process.communicate(timeout=60)[1]
+    assert process.returncode == status
+    assert error in ("replan: interrupted\n", "replan: terminated\n")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
