@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import Request
 
-from api.problems import MediaTypeError, RequestError
+from api.errors import MediaTypeError, RequestError
 from planner.errors import DocumentLimitError
 from planner.formats.documents import parse_document
 

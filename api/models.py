@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from api.problems import RequestError, pointer
+from api.errors import RequestError
 
 
 class _Form(BaseModel):
@@ -90,6 +91,17 @@ class Health(BaseModel):
     version: str = Field(description="Version of RePlan.")
     solver_processes_ready: int = Field(ge=0, description="Solver processes that are warm, busy or not.")
     requests_waiting: int = Field(ge=0, description="Requests that wait for a solver process.")
+
+
+def pointer(location: Sequence[int | str]) -> str:
+    """RFC 6901 JSON pointer of a place in a document.
+
+    Examples
+    --------
+    >>> pointer(("job", "stages", 0))
+    '/job/stages/0'
+    """
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in location)
 
 
 def read_plan_request(document: Any) -> PlanRequest:

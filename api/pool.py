@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from api import messages, worker
-from api.problems import OverloadedError, SolveTimeoutError
+from api.errors import OverloadedError, SolveTimeoutError
 from planner.errors import ReplanError, SolverCrashedError
 
 DEFAULT_COMMAND = (sys.executable, "-P", "-m", "api.worker")

@@ -17,46 +17,14 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
+from api.errors import CorruptStoreError, MediaTypeError, OverloadedError, RequestError, SolveTimeoutError
+from api.models import pointer
 from planner import errors
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 2
 _LOG = logging.getLogger("replan.api")
 _T = TypeVar("_T")
-
-
-class OverloadedError(errors.ReplanError):
-    """The queue of requests is full, or a request waited in it for too long."""
-
-    code = "overloaded"
-
-
-class SolveTimeoutError(errors.SolverError):
-    """A solver process ran so far past its deadline that it was killed."""
-
-    code = "solve_timeout"
-
-
-class RequestError(errors.InputError):
-    """A request body that is not the JSON document it should be."""
-
-    code = "request_invalid"
-
-    def __init__(self, message: str, *, hint: str | None = None, places: Sequence[Mapping[str, str]] = ()) -> None:
-        super().__init__(message, hint=hint)
-        self.places = tuple(places)
-
-
-class MediaTypeError(errors.InputError):
-    """A request body sent as something other than JSON."""
-
-    code = "media_type_unsupported"
-
-
-class CorruptStoreError(errors.StoreError):
-    """A stored document does not match the checksum it was stored with."""
-
-    code = "store_corrupt"
 
 
 STATUS_OF_ERROR: Mapping[type[errors.ReplanError], int] = {
@@ -164,17 +132,6 @@ def problem_of(error: errors.ReplanError) -> Response:
 def _nearest(table: Mapping[type[errors.ReplanError], _T], kind: type[errors.ReplanError]) -> _T | None:
     """Entry of the closest class up the tree that has one."""
     return next((table[base] for base in kind.__mro__ if base in table), None)
-
-
-def pointer(location: Sequence[int | str]) -> str:
-    """RFC 6901 JSON pointer of a place in a document.
-
-    Examples
-    --------
-    >>> pointer(("job", "stages", 0))
-    '/job/stages/0'
-    """
-    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in location)
 
 
 async def _on_replan_error(_request: Request, error: Exception) -> Response:

@@ -15,7 +15,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from api.problems import CorruptStoreError
+from api.errors import CorruptStoreError
 from planner.errors import NotFoundError, StoreError
 
 SCHEMA_VERSION = 1

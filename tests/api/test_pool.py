@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from api.errors import OverloadedError, SolveTimeoutError
 from api.pool import SolvePool
-from api.problems import OverloadedError, SolveTimeoutError
 from planner.errors import SolverCrashedError, StageLostError
 
 FAKE = (sys.executable, "-P", str(Path(__file__).with_name("fake_worker.py")))

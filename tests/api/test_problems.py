@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from api.problems import STATUS_OF_ERROR, pointer, problem_of
+from api.models import pointer
+from api.problems import STATUS_OF_ERROR, problem_of
 from planner.errors import ReplanError
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from api.problems import CorruptStoreError
+from api.errors import CorruptStoreError
 from api.store import PlanStore
 from planner.errors import NotFoundError, StoreError
 
