@@ -102,6 +102,8 @@ def _memory(plan: Plan) -> str:
     ]
     if not bound:
         peak = max(plan.peak_memory_bytes)
+        if peak == 0:
+            return "does not bind; the job gives no activation bytes"
         return f"does not bind; peak {bytes_text(peak)} of activations in slot {plan.peak_memory_bytes.index(peak)}"
     share, s, peak, capacity = max(bound)
     return f"fullest in slot {s}: {bytes_text(peak)} of {bytes_text(capacity)} for activations ({percent_text(share)})"

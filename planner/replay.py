@@ -124,7 +124,8 @@ def replay(problem: Problem, schedule: Schedule, *, iterations: int = 10, jitter
         releases, makespans, busy = _run(problem, order, first_release, noisy)
     mean_period_ns = float((releases[-1] - releases[0]).mean()) / iterations
     live = np.array([len(problem.live_pipelines(s)) for s in range(problem.num_slots)], dtype=np.float64)
-    span = mean_period_ns if jitter > 0 else float(period)
+    # With jitter slots advance at different rates for a while, so each is measured against its own.
+    span = (releases[-1] - releases[0]) / iterations if jitter > 0 else np.full(problem.num_slots, float(period))
     available = live * span
     return Replay(
         iterations=iterations,
@@ -134,8 +135,8 @@ def replay(problem: Problem, schedule: Schedule, *, iterations: int = 10, jitter
         mean_period_ns=mean_period_ns,
         makespans_ns=tuple(makespans),
         peak_bytes=_peak_bytes(problem, schedule),
-        bubble_ratio=1.0 - float(busy.sum() / available.sum()) if span else 0.0,
-        utilisation=tuple((busy / available).tolist()) if span else (1.0,) * problem.num_slots,
+        bubble_ratio=1.0 - float(busy.sum() / available.sum()) if available.sum() else 0.0,
+        utilisation=tuple((busy / available).tolist()) if available.all() else (1.0,) * problem.num_slots,
     )
 
 

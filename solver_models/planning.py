@@ -179,7 +179,7 @@ def require_optimizer_state(job: Job, dead: frozenset[Worker]) -> None:
     raise OptimizerShardLostError(
         f"workers {names} held the only copy of their shards of the optimizer state: {size_text} to restore",
         hint="restore these shards from the last checkpoint onto live peers of the same slots, then plan again "
-        "with the shards declared restored; or restart from the checkpoint",
+        "with --shards-restored; or restart from the checkpoint",
     )
 
 

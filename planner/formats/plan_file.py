@@ -168,7 +168,7 @@ def _parse_json(data: bytes) -> Any:
     except json.JSONDecodeError as error:
         raise PlanFileError(
             f"not a whole JSON document: {error.msg} at byte {error.pos} of {len(data)}",
-            hint="the file is cut short or damaged; make the plan again",
+            hint="the file is no plan, cut short or damaged; make the plan again",
         ) from error
     except RecursionError as error:
         raise DocumentLimitError("the plan is nested deeper than a plan file is") from error
