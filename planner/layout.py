@@ -155,10 +155,11 @@ class TableLayout:
                     f"worker {index // self.num_slots}/{index % self.num_slots} has {len(row)} GPUs; expected "
                     f"{max(length, 1)} as worker 0/0 has"
                 )
+        least, most = min(map(min, self.rows)), max(map(max, self.rows))
+        if least < 0 or most >= MAX_GPUS:
+            raise ProblemError(f"a table names GPUs {least}..{most}; expected 0..{MAX_GPUS - 1}")
         gpus = np.sort(np.array(self.rows, dtype=np.int64), axis=1)
         unique, first, counts = np.unique(gpus, return_index=True, return_counts=True)
-        if unique[0] < 0 or unique[-1] >= MAX_GPUS:
-            raise ProblemError(f"a table names GPUs {unique[0]}..{unique[-1]}; expected 0..{MAX_GPUS - 1}")
         if counts.max() > 1:
             gpu, index = int(unique[counts.argmax()]), int(first[counts.argmax()]) // length
             raise ProblemError(

@@ -200,15 +200,21 @@ def _layout(model: LayoutModel, topology: Topology) -> OrderedLayout | TableLayo
 
 def _table_layout(table: dict[str, str | list[int | str]], topology: Topology) -> TableLayout:
     rows: dict[Worker, tuple[int, ...]] = {}
+    num_named = 0
     for key, entries in table.items():
         path = f"layout.workers[{key!r}]"
         with _at(path):
             worker = parse_worker(key)
-            rows[worker] = tuple(
-                gpu
-                for entry in ([entries] if isinstance(entries, str) else entries)
-                for gpu in _gpus(entry, topology, path)
-            )
+            row: list[int] = []
+            for entry in [entries] if isinstance(entries, str) else entries:
+                row.extend(_gpus(entry, topology, path))
+                # Short hostlists stand for many GPUs, so what they name is counted before more is expanded.
+                if num_named + len(row) > topology.num_gpus:
+                    raise JobFileError(
+                        f"{path}: the table names more than the {topology.num_gpus} GPUs there are; expected each at most once"
+                    )
+            rows[worker] = tuple(row)
+            num_named += len(row)
     if not rows:
         raise JobFileError("layout.workers: no worker; expected at least 0/0")
     num_pipelines, num_slots = 1 + max(w.pipeline for w in rows), 1 + max(w.slot for w in rows)
