@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
+import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
+import pytest
+
 from cli.errors import ExitCode
+from cli.main import run
 from planner import errors
 
 ROOT = Path(__file__).parents[2]
@@ -33,22 +35,23 @@ def sessions() -> list[tuple[str, list[str], int]]:
     return found
 
 
-def test_sessions_of_the_manual(tmp_path: Path) -> None:
+def test_sessions_of_the_manual(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Run them one after the other in one folder, as a reader would."""
     shutil.copy(ROOT / "examples" / "recycle-worked-example.yaml", tmp_path)
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    script = folder / "replan"
-    script.write_text(f'#!/bin/sh\nexec {sys.executable} -m cli.main "$@"\n')
-    script.chmod(0o755)
-    environment = os.environ | {"PATH": f"{folder}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "COLUMNS": "110"}
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "110")
     for command, shown, status in sessions():
-        done = subprocess.run(
-            ["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-        )
+        words = shlex.split(command)
+        if words[0] == "replan":
+            found = run(words[1:])
+        else:
+            found = subprocess.run(["bash", "-c", command], check=False).returncode
+        captured = capsys.readouterr()
         # Columns are as wide as what stands in them: runs of spaces count as one.
-        output = re.sub(r" +", " ", done.stdout + done.stderr)
-        assert done.returncode == status, f"{command}: {output}"
+        output = re.sub(r" +", " ", captured.out + captured.err)
+        assert found == status, f"{command}: {output}"
         at = 0
         for line in shown:
             start, dots, _ = re.sub(r" +", " ", line).partition("...")
