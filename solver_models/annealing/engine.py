@@ -70,9 +70,7 @@ def time_order(
             if source >= 0:
                 if end[source] < 0:
                     break
-                arrival = end[source] + data_lag[node]
-                if arrival > time:
-                    time = arrival
+                time = max(time, end[source] + data_lag[node])
             if at == first[w] and time < begin[w % slots]:
                 begin[w % slots] = time
             time += duration[node]
@@ -169,14 +167,14 @@ def _fits(
             passed = order[at]
             if passed - passed % 3 == stem or held[at - 1] - gain + acquire[passed] > capacity:
                 return False
-        return held[there] - gain + acquire[node] <= capacity
+        return bool(held[there] - gain + acquire[node] <= capacity)
     for at in range(there, here):
         passed = order[at]
         before = held[at - 1] if at > low else 0
         if passed - passed % 3 == stem or before + gain + acquire[passed] > capacity:
             return False
     before = held[there - 1] if there > low else 0
-    return before + acquire[node] <= capacity
+    return bool(before + acquire[node] <= capacity)
 
 
 @njit(cache=True)

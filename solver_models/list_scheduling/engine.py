@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
 from planner.schedule import IntColumn
@@ -193,10 +192,10 @@ def construct(
             for kind in range(3):
                 if best[kind] >= 0 and (chosen < 0 or priority[best[kind]] < priority[chosen]):
                     chosen = best[kind]
-            if chosen >= 0 and urgent < FAR and urgent_priority < priority[chosen]:
-                # Wait only where running the chosen one would keep the more urgent one waiting.
-                if now + duration[chosen] > urgent:
-                    chosen = -1
+            # Wait only where running the chosen one would keep the more urgent one waiting.
+            late = chosen >= 0 and now + duration[chosen] > urgent
+            if late and urgent_priority < priority[chosen]:
+                chosen = -1
         else:
             spare = budget[w] - idle[w] - (now - free_at[w] if begun[w] else 0)
             if best[1] >= 0 and best[0] >= 0:

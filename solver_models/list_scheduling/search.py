@@ -157,8 +157,7 @@ class ListSearch:
 
 def rule_parameters() -> Iterator[tuple[float, float | None, float]]:
     """Parameters of :meth:`ListSearch.by_rounds`, the most promising first."""
-    for budget, limit, patience in product(_BUDGET_FACTORS, _LIMIT_FACTORS, _PATIENCE_SHARES):
-        yield budget, limit, patience
+    yield from product(_BUDGET_FACTORS, _LIMIT_FACTORS, _PATIENCE_SHARES)
 
 
 def search_lists(search: ListSearch, deadline: float, *, with_passes: bool = True) -> list[Trial]:
