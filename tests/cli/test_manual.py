@@ -35,6 +35,11 @@ def sessions() -> list[tuple[str, list[str], int]]:
     return found
 
 
+def run_in_shell(command: str) -> int:
+    """Exit status of another program's command."""
+    return subprocess.run(["bash", "-c", command], check=False).returncode
+
+
 def test_sessions_of_the_manual(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -44,10 +49,7 @@ def test_sessions_of_the_manual(
     monkeypatch.setenv("COLUMNS", "110")
     for command, shown, status in sessions():
         words = shlex.split(command)
-        if words[0] == "replan":
-            found = run(words[1:])
-        else:
-            found = subprocess.run(["bash", "-c", command], check=False).returncode
+        found = run(words[1:]) if words[0] == "replan" else run_in_shell(command)
         captured = capsys.readouterr()
         # Columns are as wide as what stands in them: runs of spaces count as one.
         output = re.sub(r" +", " ", captured.out + captured.err)
