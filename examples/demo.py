@@ -182,7 +182,7 @@ def show_program(program: dict[str, Any], reroutes: list[dict[str, Any]]) -> Non
     """Print the beginning and the end of a program, and what it does for others."""
     for reroute in reroutes:
         if reroute["runs_on"] == program["worker"]:
-            print(f"  it runs {reroute['microbatches']} microbatches of pipeline {reroute['home']}, besides its own")
+            print(f"  pipeline {reroute['home']}: it runs {reroute['microbatches']} of its microbatches besides its own")
     instructions = program["instructions"]
     if not instructions:
         raise DemoError(f"the program of worker {program['worker']} is empty")
