@@ -21,6 +21,9 @@ from planner.problem import FULL_SPEED_PPM
 MAX_TARGETS = 100_000
 """Most values that one failure set may be given."""
 
+MAX_NAMED_NODES = 2**20
+"""Most nodes that all targets of a failure set may name together, repetitions counted."""
+
 _RANK = re.compile(r"0|[1-9][0-9]{0,8}")
 _FACTOR = re.compile(r"(?:0|1)?\.[0-9]{1,18}|0|1|1\.")
 
@@ -60,12 +63,18 @@ class _Targets:
     nodes: set[str] = field(default_factory=set)
     ranks: set[int] = field(default_factory=set)
     workers: set[Worker] = field(default_factory=set)
+    num_named: int = 0
 
     def read(self, job: Job, text: str) -> None:
         """Add what one target names."""
         head, colon, tail = text.partition(":")
         if not colon:
-            self.nodes.update(_read_nodes(job, text))
+            names = _read_nodes(job, text)
+            # Short hostlists stand for many nodes, so what they name is counted over all targets.
+            self.num_named += len(names)
+            if self.num_named > MAX_NAMED_NODES:
+                raise FailureSetError(f"the targets name more than {MAX_NAMED_NODES} nodes; name each node once")
+            self.nodes.update(names)
         elif head == "rank":
             self.ranks.add(_read_rank(job, tail))
         elif head == "worker":
@@ -112,14 +121,16 @@ def parse_failures(job: Job, fail: Sequence[str] = (), degrade: Sequence[str] = 
         failed.read(job, text)
     dead = failed.resolve(job)
     speeds: dict[Worker, int] = {}
+    num_named = failed.num_named
     for text in degrade:
         target, equals, factor = text.rpartition("=")
         if not equals:
             raise FailureSetError(
                 f"degraded target {_short(text)} has no speed", hint="expected target=factor such as worker:1/2=0.7"
             )
-        slowed = _Targets()
+        slowed = _Targets(num_named=num_named)
         slowed.read(job, target)
+        num_named = slowed.num_named
         speed = _read_factor(factor, text)
         for worker in slowed.resolve(job) - dead:
             speeds[worker] = min(speed, speeds.get(worker, FULL_SPEED_PPM))

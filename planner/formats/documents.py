@@ -61,6 +61,8 @@ def read_text(
             data = file.read(max_bytes + 1)
     except OSError as failure:
         raise error(f"{path} cannot be read: {failure.strerror or type(failure).__name__}") from failure
+    except ValueError as failure:  # a NUL in the path
+        raise error(f"{_short(str(path))} cannot be read: {failure}") from failure
     if len(data) > max_bytes:
         raise DocumentLimitError(f"{name} has more than {max_bytes} bytes")
     try:
@@ -214,6 +216,8 @@ def _parse_yaml(text: str, error: type[InputError]) -> Any:
             else ""
         )
         raise error(f"{where}malformed YAML: {failure.problem or failure.context}") from failure
+    except UnicodeEncodeError as failure:
+        raise error(f"character {failure.start + 1} is half a surrogate pair, which UTF-8 cannot hold") from failure
     except yaml.YAMLError as failure:
         raise error(f"malformed YAML: {str(failure).splitlines()[0]}") from failure
     return builder.root

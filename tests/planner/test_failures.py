@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from planner.errors import FailureSetError, HostlistError, InputError
 from planner.failures import MAX_TARGETS, FailureSet, parse_failures
 from planner.job import Job, JobStage, Placement
-from planner.layout import OrderedLayout
+from planner.layout import OrderedLayout, TableLayout
 from planner.operation import Worker
 from planner.problem import Stage
 from planner.topology import uniform_racks
@@ -145,10 +145,17 @@ def test_too_many_targets_are_refused() -> None:
         parse_failures(job_on_nodes(), ["n0"] * (MAX_TARGETS + 1))
 
 
+def test_targets_that_name_too_many_nodes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes are counted over all failed and degraded targets together."""
+    monkeypatch.setattr("planner.failures.MAX_NAMED_NODES", 20)
+    # 8 nodes a target: two targets name 16, three 24.
+    parse_failures(job_on_nodes(), ["n[0-7]"], ["n[0-7]=0.5"])
+    with pytest.raises(FailureSetError, match="more than 20 nodes"):
+        parse_failures(job_on_nodes(), ["n[0-7]"], ["n[0-7]=0.5"] * 2)
+
+
 def test_gpu_of_no_worker_takes_nothing_down() -> None:
     """A failed node whose GPUs are idle is listed and takes no worker down."""
-    from planner.layout import TableLayout
-
     job = replace(job_on_nodes(), layout=TableLayout(num_slots=2, rows=((0,), (1,), (2,), (3,))), microbatches=(2, 2))
     found = parse_failures(job, ["n7"])
     assert (found.nodes, found.dead) == (("n7",), frozenset())
