@@ -200,5 +200,7 @@ def _awaited(programs: Programs, at: IntColumn, message: IntColumn, worker: IntC
     others = np.flatnonzero(at < programs.offsets[1:])
     if opcode is Opcode.ALL_REDUCE:
         others = others[others % programs.num_slots == waiter % programs.num_slots]
-    behind = [int(w) for w in others if w != waiter and programs.opcode[at[w]] != opcode]
+    # Two peers may both stand at an all-reduce, of different stages. A barrier's stage is 0 everywhere.
+    here = (programs.opcode[row], programs.stage[row])
+    behind = [int(w) for w in others if (programs.opcode[at[w]], programs.stage[at[w]]) != here]
     return behind[0] if behind else waiter
