@@ -12,7 +12,7 @@ class Bound:
     Parameters
     ----------
     name
-        Family: ``work``, ``warm_up``, ``tail``, ``memory_area``, ``across_slots`` or ``makespan``; each is derived in
+        Family: ``work``, ``warm_up``, ``tail``, ``memory_area``, ``across_slots``, ``late_gradients`` or ``makespan``; derived in
         ``docs/model.md``, section 6.
     value_ns
         Nanoseconds. Periods are integers, so a rational bound is rounded up.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from planner.bounds.across_slots import across_slots_bound
 from planner.bounds.bound import Bound
+from planner.bounds.late_gradients import late_gradients_bound
 from planner.bounds.makespan import makespan_bound
 from planner.bounds.memory_area import memory_area_bound
 from planner.bounds.tail import tail_bound
@@ -12,7 +13,15 @@ from planner.bounds.warm_up import warm_up_bound
 from planner.bounds.work import work_bound
 from planner.problem import Problem
 
-FAMILIES = (work_bound, warm_up_bound, tail_bound, memory_area_bound, across_slots_bound, makespan_bound)
+FAMILIES = (
+    work_bound,
+    warm_up_bound,
+    tail_bound,
+    memory_area_bound,
+    across_slots_bound,
+    late_gradients_bound,
+    makespan_bound,
+)
 """One function a family; each takes the view and a slot, and answers ``None`` where it has nothing to say."""
 
 

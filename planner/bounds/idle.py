@@ -102,9 +102,33 @@ class StageWorker:
         """Window of a worker with a load: its work and all its idling."""
         return load * self.microbatch_ns + self.idle_ns(load)
 
+    def owed_ns(self, load: int, pending: int) -> int:
+        """Most W that ``load`` microbatches may be owed when the last F ends with ``pending`` of them before their I."""
+        between = load - pending
+        if self.capacity_bytes is not None and self.weight_grad_bytes > 0:
+            room = self.capacity_bytes - pending * self.activation_bytes
+            between = min(between, room // self.weight_grad_bytes)
+        return (pending + between) * self.weight_grad_ns
+
     def last_backward_ns(self, load: int) -> int:
-        """Time to the end of a worker's last backward: its window, less the most W it may owe by then."""
-        return self.window_ns(load) - self.owed(load) * self.weight_grad_ns
+        """Least time to the end of a worker's last backward.
+
+        When the last F ends, ``x`` microbatches (its own among them) are before their I. What is owed after the last I cannot
+        exceed those and what memory then holds between I and W; and only the other ``x - 1`` I can fill the round trip,
+        since a W run there is one owed less.
+        """
+        if not self.splittable:
+            return self.window_ns(load)
+        credit = self.owed_ns(load, 1) - self.round_trip_ns
+        for pending in range(1, self.in_flight(load) + 1):
+            waiting = max(0, self.round_trip_ns - (pending - 1) * self.input_grad_ns)
+            credit = max(credit, self.owed_ns(load, pending) - waiting)
+            if waiting == 0:
+                break  # more before their I only leave less room for W
+        work = load * self.microbatch_ns
+        if load > self.in_flight(load):
+            return work + self.warm_up_ns(load) - credit
+        return max(work - credit, work + self.warm_up_ns(load) - self.owed(load) * self.weight_grad_ns)
 
     def turnover_ns(self, load: int) -> int:
         """Least time in which ``load`` microbatches, at most ``p`` of them in flight at once, come and go.
