@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -42,6 +43,7 @@ class DemoError(Exception):
 def main() -> int:
     """Run the demonstration and return its exit status."""
     began = time.perf_counter()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds, so that the service is stopped too
     try:
         with tempfile.TemporaryDirectory(prefix="replan-demo-") as folder:
             demonstrate(Path(folder))
@@ -182,7 +184,9 @@ def show_program(program: dict[str, Any], reroutes: list[dict[str, Any]]) -> Non
     """Print the beginning and the end of a program, and what it does for others."""
     for reroute in reroutes:
         if reroute["runs_on"] == program["worker"]:
-            print(f"  pipeline {reroute['home']}: it runs {reroute['microbatches']} of its microbatches besides its own")
+            print(
+                f"  pipeline {reroute['home']}: it runs {reroute['microbatches']} of its microbatches besides its own"
+            )
     instructions = program["instructions"]
     if not instructions:
         raise DemoError(f"the program of worker {program['worker']} is empty")
