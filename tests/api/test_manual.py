@@ -1,4 +1,4 @@
-"""What docs/api.md says of endpoints, codes and limits is what the service has."""
+"""The manual of the service, docs/api.md, names every route, every error code and the limits as they are."""
 
 from __future__ import annotations
 
@@ -6,45 +6,48 @@ import re
 from pathlib import Path
 
 from api.app import create_app
+from api.limits import parse_body
+from api.models import PlanOptions, read_plan_request
 from api.problems import STATUS_OF_ERROR
-from api.settings import MEBIBYTE, Settings
+from api.settings import Settings
 from planner.formats.documents import MAX_DEPTH
 
-TEXT = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
-NOT_ERRORS_OF_THE_TREE = {"route_not_found": 404, "method_not_allowed": 405, "internal": 500}
-"""Codes that the web framework's errors and our bugs get."""
+ROOT = Path(__file__).parents[2]
+MANUAL = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
 
 
-def test_every_code_is_listed_with_its_status() -> None:
-    """The table of problems has each code the service may answer with, once, and no other."""
-    listed = [
-        (code, int(status))
-        for status, codes in re.findall(r"^\| (\d{3}) \| (`[^|]*`) \|", TEXT, re.MULTILINE)
-        for code in re.findall(r"`(\w+)`", codes)
-    ]
-    expected = {kind.code: status for kind, status in STATUS_OF_ERROR.items()} | NOT_ERRORS_OF_THE_TREE
-    assert dict(listed) == expected
-    assert len(listed) == len(expected)
+def test_every_code_stands_beside_its_status() -> None:
+    """The table of errors holds each class's code under its status, and no code that does not exist."""
+    table = MANUAL[MANUAL.index("## Errors") : MANUAL.index("## The store")]
+    rows = re.findall(r"^\| (\d{3}) \| ([^|]*) \|", table, re.MULTILINE)
+    shown = {code: int(status) for status, codes in rows for code in re.findall(r"`(\w+)`", codes)}
+    of_http = {"route_not_found": 404, "method_not_allowed": 405, "internal": 500}
+    assert shown == {kind.code: status for kind, status in STATUS_OF_ERROR.items()} | of_http
 
 
-def test_every_endpoint_is_listed() -> None:
-    """The table of endpoints has each operation of the OpenAPI document, and the document itself."""
-    listed = set(re.findall(r"^\| `(GET|POST) (/\S+)` \|", TEXT, re.MULTILINE))
-    paths = create_app(Settings()).openapi()["paths"]
-    assert listed == {(method.upper(), path) for path, item in paths.items() for method in item} | {
-        ("GET", "/openapi.json")
+def test_every_route_is_named() -> None:
+    """The table of routes is that of the OpenAPI document, and of the document itself."""
+    routes = {
+        (method.upper(), path) for path, item in create_app(Settings()).openapi()["paths"].items() for method in item
     }
+    shown = set(re.findall(r"^\| \[?`(GET|POST) ([^`]+)`", MANUAL, re.MULTILINE))
+    assert shown == routes | {("GET", "/openapi.json")}
 
 
-def test_the_limits_are_the_defaults() -> None:
-    """Each figure in the table of limits is the one a server starts with."""
+def test_options_and_limits_are_told_as_they_are() -> None:
+    """Each option stands in the table, and the numbers in the text are the defaults."""
     settings = Settings()
-    limits = TEXT.partition("## Limits")[2]
-    for part in (
-        f"{settings.max_body_bytes // MEBIBYTE} MiB, nested at most {MAX_DEPTH} deep",
-        f"| `deadline_s` | {settings.max_deadline_s:g} s;",
-        f"{settings.queue_limit}, each for at most {settings.queue_timeout_s:g} s",
-        f"{settings.solve_grace_s:g} s past the deadline",
-        f"get {settings.shutdown_grace_s:g} s",
-    ):
-        assert part in limits
+    for name in PlanOptions.model_fields:
+        assert f"| `{name}` |" in MANUAL
+    assert f"above {settings.max_body_bytes // 2**20} MiB, or nested deeper than {MAX_DEPTH}" in MANUAL
+    assert (
+        f"{settings.queue_limit} requests wait already, or this one waited for {settings.queue_timeout_s:g} s" in MANUAL
+    )
+    assert f"`--max-deadline` ({settings.max_deadline_s:g} s)" in MANUAL
+    assert f"finish for up to {settings.shutdown_grace_s:g} s" in MANUAL
+
+
+def test_the_example_request_is_one() -> None:
+    """The request that the manual posts has the documented form."""
+    body = (ROOT / "examples" / "plan-request.json").read_bytes()
+    assert read_plan_request(parse_body(body, max_bytes=2**20)).failures.fail == ["n06"]

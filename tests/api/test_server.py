@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,46 +24,10 @@ from planner.operation import Worker
 from planner.plan_check import check_plan
 from planner.program import program_from_dict
 from planner.programs import join_programs
+from tests.serving import REPLAN, Server, serving
 
-REPLAN = str(Path(sys.executable).with_name("replan"))
 EXAMPLE = Path(__file__).parents[2] / "examples" / "recycle-worked-example.yaml"
 JOB: dict[str, Any] = parse_document(EXAMPLE.read_text(), format="yaml")
-
-
-@dataclass
-class Server:
-    """A running server and a client of it."""
-
-    process: subprocess.Popen[str]
-    client: httpx2.Client
-
-    def post(self, *fail: str, job: object = JOB, **rest: object) -> httpx2.Response:
-        """Ask for a plan."""
-        return self.client.post("/v1/plans", json={"job": job, "failures": {"fail": fail}, **rest})
-
-    def children(self) -> list[int]:
-        """Process ids of the server's children."""
-        path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        if not path.exists():
-            pytest.skip("the kernel does not list a process's children")
-        return [int(pid) for pid in path.read_text().split()]
-
-
-@contextmanager
-def serving(store: Path, *options: str, ready: bool = True) -> Iterator[Server]:
-    """Run a server on a free port."""
-    command = [REPLAN, "serve", "--port", "0", "--store", str(store), "--json", "--log-level", "error", *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            # The object is printed over several lines: the URL is read as soon as it is there.
-            url = next(match[1] for line in process.stdout if (match := re.search(r'"url": "([^"]+)"', line)))
-            with httpx2.Client(base_url=url, timeout=120) as client:
-                while ready and client.get("/readyz").status_code != 200:
-                    time.sleep(0.05)
-                yield Server(process, client)
-        finally:
-            process.kill()
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +53,7 @@ def until_gone(pids: list[int]) -> None:
 
 def test_worked_example_plan_and_programs(server: Server) -> None:
     """The worked example with one failed node has period 27 (9 microbatches x 3 on each of 2 workers), proved, and programs."""
-    answer = server.post("n06")
+    answer = server.post(JOB, "n06")
     assert answer.status_code == 201
     summary = PlanSummary.model_validate(answer.json())
     assert (summary.status, summary.period_us, summary.bound_us) == ("optimal", 27, 27)
@@ -121,7 +81,7 @@ def test_the_service_answers_as_the_command_line_does(server: Server, tmp_path: 
     """The same job, failures and seed give the same plan id over HTTP and from ``replan plan``."""
     command = [REPLAN, "plan", str(EXAMPLE), "--fail", "n05", "--json", "-o", str(tmp_path / "plan.json")]
     printed = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    answer = server.post("n05")
+    answer = server.post(JOB, "n05")
     assert answer.json()["plan_id"] == printed["plan_id"]
     assert answer.json().keys() == printed.keys() - {"output"}
     stored = server.client.get(answer.headers["location"]).json()
@@ -132,7 +92,7 @@ def test_health_answers_while_every_solver_is_busy(server: Server) -> None:
     """Eight clients ask for different plans at once and all get them; health is answered in between."""
     fails = [f"n{node:02d}" for node in (0, 1, 2, 3, 4, 7, 8, 9)]
     with ThreadPoolExecutor(8) as threads:
-        answers = [threads.submit(server.post, fail) for fail in fails]
+        answers = [threads.submit(server.post, JOB, fail) for fail in fails]
         health = server.client.get("/healthz")
         found = [answer.result() for answer in answers]
     assert health.status_code == 200
@@ -172,7 +132,7 @@ def test_unsound_requests_get_their_code(
     server: Server, fail: list[str], job: object, status: int, code: str, part: str
 ) -> None:
     """Each unsound job or failure set is a problem with its own code and names what is wrong."""
-    answer = server.post(*fail, job=job)
+    answer = server.post(job, *fail)
     assert answer.headers["content-type"] == "application/problem+json"
     assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
     assert part in answer.json()["detail"]
@@ -208,7 +168,7 @@ def test_a_plan_outlives_a_killed_server_and_its_children_do_not(tmp_path: Path)
     """After kill -9 the solver processes are gone, and the next server on the store serves the acknowledged plan."""
     store = tmp_path / "plans.db"
     with serving(store) as first:
-        answer = first.post("n06")
+        answer = first.post(JOB, "n06")
         content = first.client.get(answer.headers["location"]).content
         children = first.children()
         assert children
@@ -217,7 +177,7 @@ def test_a_plan_outlives_a_killed_server_and_its_children_do_not(tmp_path: Path)
         until_gone(children)
     with serving(store, ready=False) as second:
         assert second.client.get(answer.headers["location"]).content == content
-        again = second.post("n06")
+        again = second.post(JOB, "n06")
         assert (again.status_code, again.content) == (200, answer.content)
 
 
@@ -227,7 +187,7 @@ def test_stops_cleanly_and_replaces_a_killed_solver(tmp_path: Path) -> None:
         (child,) = server.children()
         os.kill(child, signal.SIGKILL)
         until_gone([child])
-        assert server.post("n06").status_code == 201
+        assert server.post(JOB, "n06").status_code == 201
         children = server.children()
         assert child not in children
         server.process.send_signal(signal.SIGTERM)
