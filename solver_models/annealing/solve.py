@@ -16,6 +16,9 @@ from solver_models.result import SolveOptions, SolveResult, Status
 NAME = "annealing"
 LIST_SHARE = 0.3
 """Most of the time that list schedules may take before annealing starts."""
+
+MOST_ANNEALED_OPERATIONS = 40_000
+"""A larger problem is left to list schedules: a move that times the whole order costs too much."""
 _ROUTINGS = 4
 _RESTARTS = 12
 
@@ -38,12 +41,13 @@ def anneal_problem(problem: Problem, options: SolveOptions, target_ns: int, dead
         ``"list_scheduling"`` where no annealing improved on it, else ``"annealing"``.
     """
     begun = time.monotonic()
-    list_deadline = begun + LIST_SHARE * (deadline - begun)
+    large = 3 * problem.num_stages * problem.num_microbatches > MOST_ANNEALED_OPERATIONS
+    list_deadline = deadline if large else begun + LIST_SHARE * (deadline - begun)
     rng = np.random.default_rng(options.seed)
     search = ListSearch(problem, balanced_routing(problem), target_ns)
     trials = search_lists(search, list_deadline)
     best = _best_order(problem, trials)
-    if best.period_ns <= target_ns or time.monotonic() >= deadline:
+    if large or best.period_ns <= target_ns or time.monotonic() >= deadline:
         return best, "list_scheduling"
     starts = [best]
     for _ in range(_ROUTINGS if problem.dead or problem.speeds_ppm else 0):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
@@ -29,8 +29,9 @@ _NO_LIMIT = 2**40
 _BUDGET_FACTORS = (1.0, 0.0, 0.95, 0.9, 1.05, 0.8, 0.5)
 _LIMIT_FACTORS = (None, 1.0, 1.5, 2.0)
 _PATIENCE_SHARES = (0.5, 0.0, 1.0)
-_PASS_PATIENCE_SHARES = (0.0, 0.3, 0.6)
-_PASSES = 4
+_PASS_PATIENCE_SHARES = (0.6, 0.5, 0.3, 0.0)
+_PASSES = 3
+_EARLY_RULES = 3
 _PASS_STARTS = 6
 
 
@@ -160,7 +161,7 @@ def rule_parameters() -> Iterator[tuple[float, float | None, float]]:
     yield from product(_BUDGET_FACTORS, _LIMIT_FACTORS, _PATIENCE_SHARES)
 
 
-def search_lists(search: ListSearch, deadline: float, *, with_passes: bool = True) -> list[Trial]:
+def search_lists(search: ListSearch, deadline: float) -> list[Trial]:
     """Try the portfolio until the target is met or ``time.monotonic()`` passes the deadline.
 
     Returns
@@ -177,14 +178,21 @@ def search_lists(search: ListSearch, deadline: float, *, with_passes: bool = Tru
         del best[12:]
         return best[0].window_ns > search.target_ns and time.monotonic() < deadline
 
-    for parameters in rule_parameters():
+    def keep_passes(origins: list[Trial], shares: tuple[float, ...]) -> bool:
+        """Keep what forward-backward passes from each origin yield; say whether to go on."""
+        return all(keep(trial) for share, origin in product(shares, origins) for trial in search.passes(origin, share))
+
+    # Passes come early too: a large problem has time for little else.
+    rules = rule_parameters()
+    for parameters in islice(rules, _EARLY_RULES):
         if not keep(search.by_rounds(*parameters)):
             return best
-    if with_passes:
-        for start, share in product(tuple(best[:_PASS_STARTS]), _PASS_PATIENCE_SHARES):
-            for trial in search.passes(start, share):
-                if not keep(trial):
-                    return best
+    if not keep_passes(best[:2], _PASS_PATIENCE_SHARES[:2]):
+        return best
+    for parameters in rules:
+        if not keep(search.by_rounds(*parameters)):
+            return best
+    keep_passes(best[:_PASS_STARTS], _PASS_PATIENCE_SHARES)
     return best
 
 
