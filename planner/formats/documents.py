@@ -13,6 +13,7 @@ import json
 import math
 import os
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -117,8 +118,7 @@ def _parse_json(text: str, error: type[InputError]) -> Any:
     def pairs(items: Sequence[tuple[str, Any]]) -> dict[str, Any]:
         built = dict(items)
         if len(built) != len(items):
-            keys = [key for key, _ in items]
-            twice = next(key for key in keys if keys.count(key) > 1)
+            twice = Counter(key for key, _ in items).most_common(1)[0][0]
             raise error(f"key {_short(twice)} stands twice in one object; expected each key once")
         return built
 
