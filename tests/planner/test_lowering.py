@@ -120,10 +120,7 @@ def test_orders_without_times_are_lowered_too() -> None:
 def test_failures_and_uneven_counts_in_collectives() -> None:
     """Dead workers take no part and have no program; the weight is one over all microbatches."""
     problem = replace(TWO, microbatches=(1, 1, 0), dead=frozenset({Worker(1, 1)}), optimizer=Optimizer.GLOBAL)
-    order = (
-        "0/0: 0F0.0 0I0.0 0W0.0\n0/1: 1F0.0 1I0.0 1W0.0\n"
-        "1/0: 0F1.0 0I1.0 0W1.0\n2/1: 1F1.0 1I1.0 1W1.0\n"
-    )
+    order = "0/0: 0F0.0 0I0.0 0W0.0\n0/1: 1F0.0 1I0.0 1W0.0\n1/0: 0F1.0 0I1.0 0W1.0\n2/1: 1F1.0 1I1.0 1W1.0\n"
     programs = lower(problem, parse_schedule(order, 3, 2))
     require_deadlock_free(programs)
     assert programs.program(Worker(0, 1)).instructions[-3:] == (
@@ -161,7 +158,9 @@ def test_times_that_contradict_the_order_are_refused() -> None:
         lower(TWO, parse_schedule(TIMED.replace("1F0.0@3+2", "1F0.0@0+1"), 1, 2))
     one = Problem(stages=(COST,), slots=(Slot(stages=(0,)),), microbatches=(2,))
     text = "0/0: 0F0.0@2+2 0F0.1@0+2 0B0.0@4+4 0B0.1@8+4"
-    with pytest.raises(InvalidScheduleError, match=r"0F0\.1 is planned to end at 2 ns, before the operation ahead of it"):
+    with pytest.raises(
+        InvalidScheduleError, match=r"0F0\.1 is planned to end at 2 ns, before the operation ahead of it"
+    ):
         lower(one, parse_schedule(text, 1, 1))
 
 
@@ -182,16 +181,18 @@ def test_sends_that_wait_for_each_other_are_named() -> None:
         "worker 0/1 at SEND_I 0I0.0 to 0/0, which waits for worker 0/0"
     )
     # With the second receive posted one instruction earlier they run.
-    second = second.replace("  SEND_I 0I0.0 to 0/0\n  RECV_F 1F0.1 from 0/0\n", "  RECV_F 1F0.1 from 0/0\n  SEND_I 0I0.0 to 0/0\n")
+    second = second.replace(
+        "  SEND_I 0I0.0 to 0/0\n  RECV_F 1F0.1 from 0/0\n", "  RECV_F 1F0.1 from 0/0\n  SEND_I 0I0.0 to 0/0\n"
+    )
     require_deadlock_free(_join(first, second, microbatches=(2,)))
 
 
 def test_receive_behind_its_computation_is_named() -> None:
     """A worker that computes before it posts the receive waits for a sender that waits for the receive."""
-    second = SECOND.replace(
-        "  RECV_F 1F0.0 from 0/0\n  COMPUTE 1F0.0\n", "  COMPUTE 1F0.0\n  RECV_F 1F0.0 from 0/0\n"
-    )
-    with pytest.raises(DeadlockError, match=r"0/0 at SEND_F 1F0\.0 to 0/1, which waits for worker 0/1 at COMPUTE 1F0\.0"):
+    second = SECOND.replace("  RECV_F 1F0.0 from 0/0\n  COMPUTE 1F0.0\n", "  COMPUTE 1F0.0\n  RECV_F 1F0.0 from 0/0\n")
+    with pytest.raises(
+        DeadlockError, match=r"0/0 at SEND_F 1F0\.0 to 0/1, which waits for worker 0/1 at COMPUTE 1F0\.0"
+    ):
         require_deadlock_free(_join(FIRST, second))
 
 

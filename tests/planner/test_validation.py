@@ -27,9 +27,7 @@ from planner.validation import Violation, require_sound, require_valid, validate
 from tests.random_orders import random_order
 from tests.tiny_problems import tiny_problem
 
-COST = Stage(
-    forward_ns=2, input_grad_ns=3, weight_grad_ns=1, transfer_ns=1, activation_bytes=2, weight_grad_bytes=1
-)
+COST = Stage(forward_ns=2, input_grad_ns=3, weight_grad_ns=1, transfer_ns=1, activation_bytes=2, weight_grad_bytes=1)
 FUSED = replace(COST, splittable=False)
 TWO = Problem(stages=(COST, COST), slots=(Slot(stages=(0,)), Slot(stages=(1,))), microbatches=(1,))
 PEERS = replace(TWO, microbatches=(1, 0))
@@ -94,9 +92,7 @@ FEASIBLE = {
     ),
     # All of it takes 13, the slowest sync 4.
     "global sync": (
-        replace(
-            TWO, slots=(Slot(stages=(0,), sync_ns=1), Slot(stages=(1,), sync_ns=4)), optimizer=Optimizer.GLOBAL
-        ),
+        replace(TWO, slots=(Slot(stages=(0,), sync_ns=1), Slot(stages=(1,), sync_ns=4)), optimizer=Optimizer.GLOBAL),
         FIRST + SECOND,
         17,
     ),
@@ -171,9 +167,7 @@ INFEASIBLE = {
         ["period"],
     ),
     "global sync does not fit": (
-        replace(
-            TWO, slots=(Slot(stages=(0,), sync_ns=1), Slot(stages=(1,), sync_ns=4)), optimizer=Optimizer.GLOBAL
-        ),
+        replace(TWO, slots=(Slot(stages=(0,), sync_ns=1), Slot(stages=(1,), sync_ns=4)), optimizer=Optimizer.GLOBAL),
         FIRST + SECOND,
         16,
         ["period"],
@@ -204,7 +198,16 @@ def test_infeasible_schedules_are_named_by_their_constraint(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["split", "fused", "rerouted", "degraded", "two microbatches", "messages in send order", "staggered sync", "global sync"],
+    [
+        "split",
+        "fused",
+        "rerouted",
+        "degraded",
+        "two microbatches",
+        "messages in send order",
+        "staggered sync",
+        "global sync",
+    ],
 )
 def test_feasible_periods_are_tight(name: str) -> None:
     """One nanosecond less than the window and its sync is too short."""
