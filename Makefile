@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: all demo test test-all check bench clean
+.PHONY: all demo test test-all check clean
 
 all: $(STAMP)
 
