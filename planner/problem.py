@@ -137,12 +137,14 @@ class Problem:
             )
         if 3 * len(self.stages) * sum(self.microbatches) > MAX_OPERATIONS:
             raise ProblemError(
-                f"{sum(self.microbatches)} microbatches through {len(self.stages)} stages are more than {MAX_OPERATIONS} operations"
+                f"{sum(self.microbatches)} microbatches through {len(self.stages)} stages are more than "
+                f"{MAX_OPERATIONS} operations"
             )
         for worker in (*self.dead, *self.speeds_ppm):
             if not (0 <= worker.pipeline < len(self.microbatches) and 0 <= worker.slot < len(self.slots)):
                 raise ProblemError(
-                    f"worker {worker} does not exist; expected pipelines 0..{len(self.microbatches) - 1}, slots 0..{len(self.slots) - 1}"
+                    f"worker {worker} does not exist; expected pipelines 0..{len(self.microbatches) - 1}, "
+                    f"slots 0..{len(self.slots) - 1}"
                 )
         for worker, speed in self.speeds_ppm.items():
             if not 0 < speed < FULL_SPEED_PPM:
