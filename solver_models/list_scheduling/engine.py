@@ -172,7 +172,8 @@ def construct(
             if acquire[node] > 0 and held[w] + acquire[node] + reserve[node] > capacity[w]:
                 blocked = True
                 continue
-            if rule == RULE_ROUNDS and kind == 0 and in_flight[w] >= limit[w]:
+            # Only what enters the slot: a microbatch already in it must be able to go on, or all of them may wait.
+            if rule == RULE_ROUNDS and q == 0 and in_flight[w] >= limit[w]:
                 continue
             if best[kind] < 0 or priority[node] < priority[best[kind]]:
                 best[kind] = node

@@ -36,7 +36,7 @@ def test_text_names_stage_kind_home_and_microbatch() -> None:
 )
 def test_malformed_operations_are_refused(text: str) -> None:
     """Anything but the exact form is an error that shows the form."""
-    with pytest.raises(ScheduleFormatError, match="expected the form 2F1.3"):
+    with pytest.raises(ScheduleFormatError, match=r"expected the form 2F1\.3"):
         parse_operation(text)
 
 

@@ -120,5 +120,5 @@ def test_memory_that_holds_no_microbatch_is_named() -> None:
     enough = replace(PROBLEM, slots=(Slot(stages=(0, 2), capacity_bytes=10), Slot(stages=(1,))))
     enough.require_plannable()
     short = replace(PROBLEM, slots=(Slot(stages=(0, 2), capacity_bytes=9), Slot(stages=(1,))))
-    with pytest.raises(MemoryTooSmallError, match="slot 0 has 9 bytes .* 1 bytes are missing"):
+    with pytest.raises(MemoryTooSmallError, match=r"slot 0 has 9 bytes .* 1 bytes are missing"):
         short.require_plannable()

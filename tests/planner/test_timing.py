@@ -33,7 +33,8 @@ def test_times_given_are_ignored() -> None:
 def test_slot_that_waits_starts_later() -> None:
     """As early as possible slot 1 runs from 1 (1F1.0) to 12 (the six W that 0/1 puts off to the end): 11 ns.
 
-    But 1/1 may start later: no worker is busy for more than 6 ns, and from slot 0 to slot 1 and back take 12 + 0 in two iterations.
+    But 1/1 may start later: no worker is busy for more than 6 ns, and the cycle from slot 0 to slot 1 and back takes 12 + 0 in
+    two iterations.
     """
     stages = (
         Stage(forward_ns=1, input_grad_ns=0, weight_grad_ns=0),
