@@ -272,8 +272,8 @@ def test_openapi_is_complete(client: TestClient) -> None:
         assert all("description" in field for field in schemas[name]["properties"].values()), name
 
 
-def test_a_key_repeated_among_half_a_million_is_found_quickly(client: TestClient) -> None:
+def test_a_key_repeated_among_many_is_found_quickly(client: TestClient) -> None:
     """Looking for the key that stands twice takes linear time: the answer comes at all."""
-    keys = ",".join(f'"{number}":0' for number in [*range(500_000), 499_999])
+    keys = ",".join(f'"{number}":0' for number in [*range(100_000), 99_999])
     answer = client.post("/v1/plans", content="{" + keys + "}", headers={"Content-Type": "application/json"})
-    assert "'499999'" in check_problem(answer, 422, "request_invalid")["detail"]
+    assert "'99999'" in check_problem(answer, 422, "request_invalid")["detail"]
