@@ -12,16 +12,23 @@ from dataclasses import replace
 from planner.bounds import best_bound
 from planner.errors import SolverError
 from planner.problem import Problem
+from planner.timing import time_schedule
 from solver_models import registry
 from solver_models.annealing.solve import anneal_problem
 from solver_models.result import SolveOptions, SolveResult, Status
-from solver_models.symmetry import repeat_pipeline, single_pipeline
+from solver_models.symmetry import intact_pipeline, repeat_pipeline, single_pipeline, spread_over_intact
 
 MOST_EXACT_OPERATIONS = 1_200
 """Larger problems are not handed to CP-SAT: it finds nothing better within a deadline of seconds."""
 
 _ANNEALING_SHARE = 0.6
 """Share of the deadline after which a small problem goes to CP-SAT."""
+
+_DROPPING_SHARE = 0.3
+"""Share of the deadline for the plan that stops broken pipelines."""
+
+_MOST_DROPPING_LOSS = 1.03
+"""That plan is not looked for where its own lower bound is further than this above the problem's."""
 
 _LEAST_EXACT_S = 0.4
 """CP-SAT's child needs about as long to start and build its model."""
@@ -40,7 +47,12 @@ def solve(problem: Problem, options: SolveOptions) -> SolveResult:
     bound = best_bound(problem).value_ns
     one = single_pipeline(problem)
     if one is None:
-        return _climb(problem, options, bound, started)
+        dropped = _drop_broken(problem, options, bound, started)
+        if dropped is not None and dropped.period_ns is not None and dropped.period_ns <= _target(bound, options):
+            return dropped
+        left = replace(options, deadline_s=max(0.05, options.deadline_s - (time.monotonic() - started)))
+        result = _climb(problem, left, bound, time.monotonic(), incumbent=dropped)
+        return replace(result, wall_s=time.monotonic() - started)
     result = _climb(one, options, bound, started)
     assert result.schedule is not None
     # What is proved about one pipeline alone is not proved where microbatches may also change pipelines.
@@ -52,8 +64,33 @@ def solve(problem: Problem, options: SolveOptions) -> SolveResult:
     )
 
 
-def _climb(problem: Problem, options: SolveOptions, bound_ns: int, started: float) -> SolveResult:
-    target = int(bound_ns * (1 + options.target_gap))
+def _target(bound_ns: int, options: SolveOptions) -> int:
+    return int(bound_ns * (1 + options.target_gap))
+
+
+def _drop_broken(problem: Problem, options: SolveOptions, bound_ns: int, started: float) -> SolveResult | None:
+    """Stop the pipelines that lost a worker and spread their microbatches; ``None`` where that cannot pay."""
+    one = intact_pipeline(problem)
+    if one is None or best_bound(one).value_ns > bound_ns * _MOST_DROPPING_LOSS:
+        return None
+    order, name = anneal_problem(
+        one, options, _target(bound_ns, options), started + _DROPPING_SHARE * options.deadline_s
+    )
+    schedule, period = time_schedule(problem, spread_over_intact(problem, order.schedule))
+    return SolveResult(
+        status=Status.OPTIMAL if period <= bound_ns else Status.FEASIBLE,
+        solver=name,
+        schedule=schedule,
+        period_ns=period,
+        bound_ns=bound_ns,
+        wall_s=time.monotonic() - started,
+    )
+
+
+def _climb(
+    problem: Problem, options: SolveOptions, bound_ns: int, started: float, incumbent: SolveResult | None = None
+) -> SolveResult:
+    target = _target(bound_ns, options)
     deadline = started + options.deadline_s
     operations = 3 * problem.num_stages * problem.num_microbatches
     exact = operations <= MOST_EXACT_OPERATIONS
@@ -67,8 +104,10 @@ def _climb(problem: Problem, options: SolveOptions, bound_ns: int, started: floa
         bound_ns=bound_ns,
         wall_s=0.0,
     )
+    if incumbent is not None and incumbent.period_ns is not None and incumbent.period_ns < order.period_ns:
+        best = incumbent
     left = deadline - time.monotonic()
-    if exact and order.period_ns > target and left > _LEAST_EXACT_S:
+    if exact and best.period_ns is not None and best.period_ns > target and left > _LEAST_EXACT_S:
         best = _try_exact(problem, replace(options, deadline_s=left), best)
     return replace(best, wall_s=time.monotonic() - started)
 

@@ -1,0 +1,95 @@
+"""Intact pipelines solved once and repeated."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from planner.operation import Worker
+from planner.problem import Problem, Slot, Stage
+from planner.timing import time_schedule
+from planner.validation import require_valid
+from solver_models import list_scheduling, portfolio
+from solver_models.result import SolveOptions, Status
+from solver_models.symmetry import (
+    intact_pipeline,
+    intact_pipelines,
+    repeat_pipeline,
+    single_pipeline,
+    spread_over_intact,
+)
+
+UNIT = Stage(forward_ns=10, input_grad_ns=10, weight_grad_ns=6, activation_bytes=2, weight_grad_bytes=1)
+
+
+def _problem(pipelines: int, *dead: Worker, counts: tuple[int, ...] | None = None) -> Problem:
+    return Problem(
+        stages=(UNIT, UNIT),
+        slots=(Slot(stages=(0,), capacity_bytes=4), Slot(stages=(1,), capacity_bytes=4)),
+        microbatches=counts or (4,) * pipelines,
+        dead=frozenset(dead),
+    )
+
+
+def test_fault_free_pipelines_are_copies() -> None:
+    """Three pipelines run what one runs, in the same period."""
+    problem = _problem(3)
+    one = single_pipeline(problem)
+    assert one is not None
+    result = list_scheduling.solve(one, SolveOptions())
+    assert result.schedule is not None
+    timed, period = time_schedule(problem, repeat_pipeline(result.schedule, 3))
+    assert period == result.period_ns
+    require_valid(problem, timed, period)
+
+
+def test_failed_or_uneven_pipelines_are_not_copies() -> None:
+    """A failure, or other counts, leave no single pipeline to repeat."""
+    assert single_pipeline(_problem(3, Worker(0, 0))) is None
+    assert single_pipeline(_problem(2, counts=(4, 3))) is None
+    assert single_pipeline(_problem(1)) is None
+
+
+@pytest.mark.parametrize("counts", [(4, 4, 4, 4), (1, 7, 3, 2), (0, 9, 0, 1)])
+def test_microbatches_of_broken_pipelines_go_to_intact_ones(counts: tuple[int, ...]) -> None:
+    """Pipelines 1 and 2 lost a worker: 0 and 3 run all microbatches and the schedule is valid."""
+    problem = _problem(4, Worker(1, 0), Worker(2, 1), counts=counts)
+    assert intact_pipelines(problem) == (0, 3)
+    one = intact_pipeline(problem)
+    assert one is not None
+    assert one.microbatches == (-(-sum(counts) // 2),)
+    result = list_scheduling.solve(one, SolveOptions())
+    assert result.schedule is not None
+    timed, period = time_schedule(problem, spread_over_intact(problem, result.schedule))
+    require_valid(problem, timed, period)
+    assert not timed.rows(Worker(1, 1))
+    assert not timed.rows(Worker(2, 0))
+
+
+def test_no_pipeline_may_be_intact() -> None:
+    """Where every pipeline lost a worker, or is slow, there is none to repeat."""
+    problem = replace(_problem(2, Worker(0, 0)), speeds_ppm={Worker(1, 0): 500_000})
+    assert intact_pipeline(problem) is None
+
+
+def test_dropping_broken_pipelines_reaches_the_bound_where_loads_allow() -> None:
+    """Two of sixteen first-slot workers failed: 96 microbatches on 14 make 7, from end to end as good as in the slot alone.
+
+    Rerouting in place leaves 6.7 % here; 7 microbatches on an intact pipeline meet the tail bound of 198000.
+    """
+    stage = Stage(
+        forward_ns=10_000,
+        input_grad_ns=9_800,
+        weight_grad_ns=6_600,
+        activation_bytes=1_000,
+        weight_grad_bytes=440,
+    )
+    problem = Problem(
+        stages=(stage, stage),
+        slots=(Slot(stages=(0,), capacity_bytes=2_000), Slot(stages=(1,), capacity_bytes=2_000)),
+        microbatches=(6,) * 16,
+        dead=frozenset({Worker(3, 0), Worker(6, 0)}),
+    )
+    result = portfolio.solve(problem, SolveOptions(deadline_s=5))
+    assert (result.status, result.period_ns) == (Status.OPTIMAL, 198_000)
