@@ -15,6 +15,8 @@ from planner.problem import Problem
 from planner.timing import time_schedule
 from solver_models import registry
 from solver_models.annealing.solve import anneal_problem
+from solver_models.list_scheduling.routing import balanced_routing
+from solver_models.list_scheduling.search import ListSearch, search_lists
 from solver_models.result import SolveOptions, SolveResult, Status
 from solver_models.symmetry import intact_pipeline, repeat_pipeline, single_pipeline, spread_over_intact
 
@@ -73,6 +75,9 @@ def _drop_broken(problem: Problem, options: SolveOptions, bound_ns: int, started
     one = intact_pipeline(problem)
     if one is None or best_bound(one).value_ns > bound_ns * _MOST_DROPPING_LOSS:
         return None
+    in_place = ListSearch(problem, balanced_routing(problem), _target(bound_ns, options))
+    if search_lists(in_place, started + _DROPPING_SHARE / 2 * options.deadline_s)[0].window_ns <= in_place.target_ns:
+        return None  # rerouting in place is as good, and leaves more workers at home
     order, name = anneal_problem(
         one, options, _target(bound_ns, options), started + _DROPPING_SHARE * options.deadline_s
     )
