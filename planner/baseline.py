@@ -62,16 +62,26 @@ def _orders(problem: Problem, count: int) -> Sequence[Sequence[_Step]]:
 
 def _plain(problem: Problem, slot: int, count: int) -> list[_Step]:
     stage = problem.slots[slot].stages[0]
-    capacity, held = problem.slots[slot].capacity_bytes, problem.stages[stage].activation_bytes
-    ahead = min(count, problem.num_slots - slot)
-    if capacity is not None and held:
-        ahead = min(ahead, capacity // held)
+    ahead = _forwards_ahead(problem, slot, count)
     steps: list[_Step] = [(Kind.F, stage, j) for j in range(ahead)]
     for j in range(count):
         steps.append((Kind.B, stage, j))
         if j + ahead < count:
             steps.append((Kind.F, stage, j + ahead))
     return steps
+
+
+def _forwards_ahead(problem: Problem, slot: int, count: int) -> int:
+    """Forwards ahead of the first backward: ``P - s``, or what memory holds in this slot and in every slot before.
+
+    A slot further ahead than the one before it would wait for a forward that comes after the backward it owes.
+    """
+    ahead = min(count, problem.num_slots - slot)
+    for before in problem.slots[: slot + 1]:
+        held = problem.stages[before.stages[0]].activation_bytes
+        if before.capacity_bytes is not None and held:
+            ahead = min(ahead, before.capacity_bytes // held)
+    return ahead
 
 
 def _interleaved(problem: Problem, slot: int, count: int) -> list[_Step]:

@@ -4,6 +4,9 @@ Posting a receive never blocks. A send blocks until its receive is posted at the
 waits until it was sent. Collectives wait for the whole slot, the global barrier for every live worker. The programs
 are run to their end in this way without times: which worker runs first makes no difference, since completing an instruction
 never disables another, so one run that ends proves that every run does, and one that stops shows a set that always waits.
+
+Before that, every result that an instruction computes on or sends must be there at all: computed earlier by the same worker,
+or received by it.
 """
 
 from __future__ import annotations
@@ -29,9 +32,11 @@ def require_deadlock_free(programs: Programs) -> None:
     Raises
     ------
     DeadlockError
-        Naming the workers that wait for each other and the instruction each waits at, or the first message out of order.
+        Naming the workers that wait for each other and the instruction each waits at, the first message out of order, or
+        the first instruction that needs a result its worker has neither computed nor received.
     """
     _require_send_order(programs)
+    _require_inputs(programs)
     message = _message_ids(programs)
     count = int(message.max(initial=-1)) + 1
     is_receive = programs.opcode == Opcode.RECEIVE
@@ -92,6 +97,41 @@ def _require_send_order(programs: Programs) -> None:
         "sends and receives of a directed pair do not match in order: " + " against ".join(shown),
         hint="each pair's receives must be posted in the order of its sends",
     )
+
+
+def _require_inputs(programs: Programs) -> None:
+    """Check that what each row computes on or sends was computed above it on its worker, or is received there."""
+    worker = np.repeat(np.arange(len(programs.offsets) - 1), np.diff(programs.offsets))
+    home = np.concatenate([[0], np.cumsum(programs.microbatches)])
+    total, last = int(home[-1]), programs.num_stages - 1
+    place = programs.stage * total + home[programs.pipeline] + programs.microbatch
+    is_compute = programs.opcode == Opcode.COMPUTE
+    is_forward, is_weight = programs.kind == Kind.F, programs.kind == Kind.W
+    # Only a receive names the data itself; of repeated rows the first counts. Row R stands for "nowhere".
+    nowhere = programs.num_instructions
+    made = np.full((2, programs.num_stages * total), nowhere, dtype=np.int64)
+    posted = np.full((2, programs.num_stages * total), nowhere, dtype=np.int64)
+    for backward, kinds in ((0, is_forward), (1, ~is_forward & ~is_weight)):
+        for table, chosen in ((made, is_compute), (posted, programs.opcode == Opcode.RECEIVE)):
+            rows = np.flatnonzero(chosen & kinds)[::-1]
+            table[backward, place[rows]] = rows
+
+    uses = (is_compute & ~(is_forward & (programs.stage == 0))) | (programs.opcode == Opcode.SEND)
+    rows = np.flatnonzero(uses)
+    # F takes the F of the stage before, W its own I, a backward that of the stage after or the last stage's own F.
+    turns = ~is_forward & ~is_weight & (programs.stage == last)
+    shift = np.where(is_forward, -total, np.where(is_weight | turns, 0, total))
+    source = made[np.where(is_forward | turns, 0, 1)[rows], (place + shift)[rows]]
+    owner = np.append(worker, -1)
+    is_there = (owner[source] == worker[rows]) & (source < rows)
+    received = posted[np.where(is_forward, 0, 1)[rows], place[rows]]
+    is_there |= is_compute[rows] & ~is_weight[rows] & (owner[received] == worker[rows])
+    if not bool(is_there.all()):
+        row = int(rows[~is_there][0])
+        raise DeadlockError(
+            f"worker {programs.worker_at(int(worker[row]))} at {programs.instruction(row)} needs a result that it has "
+            "neither computed before nor receives"
+        )
 
 
 @njit(cache=True)

@@ -63,7 +63,12 @@ def render_grid(
     indent = max(map(len, heads)) + 1
     with_stage = _runs_several_stages(schedule)
     shown = [
-        [t for t in schedule.operations(worker) if t.start_ns < last and t.end_ns > first and t.end_ns > t.start_ns]
+        [
+            t
+            for t in schedule.operations(worker)
+            # What takes no time has no columns, but its place can be marked.
+            if (t.start_ns < last and t.end_ns > first and t.end_ns > t.start_ns) or mark == (worker, t.operation)
+        ]
         for worker in workers
     ]
     columns = _num_columns(shown, last - first, max(width, 20) - indent, with_stage)
@@ -71,10 +76,11 @@ def render_grid(
     for worker, head, timed_all in zip(workers, heads, shown, strict=True):
         row, under = [" "] * columns, [" "] * columns
         for timed in timed_all:
-            left = max(0, (timed.start_ns - first) * columns // (last - first))
-            right = min(columns, (timed.end_ns - first) * columns // (last - first))
+            left = min(columns, max(0, (timed.start_ns - first) * columns // (last - first)))
+            right = min(columns, max(left, (timed.end_ns - first) * columns // (last - first)))
             row[left:right] = _cell(_label(timed.operation, with_stage), timed.operation.kind.name, right - left)
             if mark == (worker, timed.operation):
+                left = min(left, columns - 1)
                 under[left : max(right, left + 1)] = "^" * max(right - left, 1)
         lines.append((head.ljust(indent) + "".join(row)).rstrip())
         if "^" in under:
@@ -130,6 +136,7 @@ def _num_columns(shown: Sequence[Sequence[TimedOperation]], window_ns: int, most
         -(-window_ns * (len(_label(t.operation, with_stage)) + 1) // (t.end_ns - t.start_ns))
         for timed_all in shown
         for t in timed_all
+        if t.end_ns > t.start_ns
     ]
     return max(1, min(most, max(wanted, default=1)))
 

@@ -140,34 +140,6 @@ def replay(problem: Problem, schedule: Schedule, *, iterations: int = 10, jitter
     )
 
 
-def run_early(problem: Problem, schedule: Schedule) -> Schedule:
-    """Time one iteration of an order as early as possible, every slot released at 0.
-
-    Returns
-    -------
-    Schedule
-        The same order with those times.
-
-    Raises
-    ------
-    InvalidScheduleError
-        As :func:`replay`.
-    """
-    order = prepare_order(problem, schedule)
-    run = run_iteration(order, np.zeros(problem.num_slots, dtype=np.int64), order.flow.duration_ns)
-    return Schedule(
-        num_pipelines=schedule.num_pipelines,
-        num_slots=schedule.num_slots,
-        offsets=schedule.offsets,
-        kind=schedule.kind,
-        stage=schedule.stage,
-        pipeline=schedule.pipeline,
-        microbatch=schedule.microbatch,
-        start_ns=run.start_ns,
-        end_ns=run.end_ns,
-    )
-
-
 def _planned_releases(schedule: Schedule) -> IntColumn:
     """First planned start in each slot; every slot runs something."""
     slot = schedule.worker_of_row() % schedule.num_slots

@@ -16,7 +16,7 @@ from planner.errors import InvalidScheduleError, OptionError
 from planner.lowering import lower
 from planner.operation import Worker
 from planner.problem import Optimizer, Problem, Slot, Stage
-from planner.replay import replay, run_early
+from planner.replay import replay
 from planner.schedule import parse_schedule
 from planner.timing import time_schedule
 from planner.validation import require_valid
@@ -133,13 +133,6 @@ def test_options_have_ranges(options: dict[str, float]) -> None:
     """What lies outside is refused by name."""
     with pytest.raises(OptionError, match=next(iter(options))):
         replay(TWO, parse_schedule(ORDER, 1, 2), **options)  # type: ignore[arg-type]
-
-
-def test_run_early_times_one_iteration() -> None:
-    """Every operation starts as soon as its worker and input allow."""
-    assert run_early(TWO, parse_schedule(ORDER, 1, 2)).to_text(times=True) == (
-        "0/0: 0F0.0@0+2 0I0.0@9+3 0W0.0@12+1\n0/1: 1F0.0@3+2 1I0.0@5+3 1W0.0@8+1\n"
-    )
 
 
 def _check_solved(seed: int) -> None:
