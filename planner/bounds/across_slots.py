@@ -36,7 +36,7 @@ def last_backward_ns(view: ProblemView, slot: SlotView) -> int:
 
 
 def across_slots_bound(view: ProblemView, slot: SlotView) -> Bound | None:
-    """``T >= fwd(a..b) + q (F+I+W) + idle - d W + bwd(b..a) + W_a + sync_a`` for the earlier slot ``a`` where it is largest.
+    """``T >= fwd(a..b) + q (F+I+W) + warm - V + bwd(b..a) + W_a + sync_a`` for the earlier slot ``a`` where it is largest.
 
     ``None`` for a slot ``b`` before whose first stage no other slot starts.
     """

@@ -119,6 +119,24 @@ def test_across_slots_sends_the_last_gradient_home() -> None:
     assert values(problem, "across_slots")[1] == 2 + 27 - 4 + 3
 
 
+@pytest.mark.parametrize(("memory", "reached"), [(4, 29), (5, 28)])
+def test_late_gradients_meet_what_is_reached_at_tight_memory(memory: int, reached: int) -> None:
+    """The third slot failed, memory for 4 or 5: two workers end in step and three cannot keep up."""
+    stages = (unit(activation_bytes=1),) * 4
+    slots = tuple(Slot(stages=(s,), capacity_bytes=memory) for s in range(4))
+    problem = Problem(stages=stages, slots=slots, microbatches=(6, 6, 6), dead=frozenset({Worker(0, 2)}))
+    # At one less nothing but I fits after the last F: 3 I each; 6 I and W are 12 units, of which 6 + 3 + 2 fit (docs/model.md).
+    assert best_bound(problem).value_ns == reached
+    assert best_bound(problem).name == "late_gradients"
+
+
+def test_what_is_owed_is_limited_by_memory_at_the_last_forward() -> None:
+    """Microbatches still before their I take two bytes each from those that could owe W."""
+    problem = pipelines(4, (6, 6, 6), capacity=8, dead=frozenset({Worker(0, 2)}))
+    # Slot 2, RT = 2: with x = 3 before their I, none waits, and 2 bytes hold two more: 5 owed. 2 + 27 - 5 + 3.
+    assert values(problem, "across_slots")[1] == 27
+
+
 def test_makespan_of_the_worked_example_with_a_global_optimizer() -> None:
     """ReCycle's worked example with the third slot failed cannot be below 29."""
     problem = pipelines(4, (6, 6, 6), dead=frozenset({Worker(0, 2)}), optimizer=Optimizer.GLOBAL)

@@ -45,12 +45,12 @@ def test_exhaustive_search_knows_hand_made_optima() -> None:
 
 def test_no_bound_above_the_optimum_of_seeded_problems() -> None:
     """A fixed set of tiny problems of every kind: nothing beats the bound."""
-    decided = sum(require_sound(tiny_problem(random.Random(seed)), 400) for seed in range(150))
-    assert decided >= 75
+    decided = sum(require_sound(tiny_problem(random.Random(seed)), 400) for seed in range(100))
+    assert decided >= 50
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_no_bound_above_the_optimum_of_drawn_problems(seed: int) -> None:
     """Hypothesis draws the problems."""
     require_sound(tiny_problem(random.Random(seed)), 400)
