@@ -29,7 +29,7 @@ _ANNEALING_SHARE = 0.6
 _DROPPING_SHARE = 0.3
 """Share of the deadline for the plan that stops broken pipelines."""
 
-_MOST_DROPPING_LOSS = 1.03
+_MOST_DROPPING_LOSS = 1.01
 """That plan is not looked for where its own lower bound is further than this above the problem's."""
 
 _LEAST_EXACT_S = 0.4

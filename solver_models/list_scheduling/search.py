@@ -30,7 +30,7 @@ _BUDGET_FACTORS = (1.0, 0.0, 0.95, 0.9, 1.05, 0.8, 0.5)
 _LIMIT_FACTORS = (None, 1.0, 1.5, 2.0)
 _PATIENCE_SHARES = (0.5, 0.0, 1.0)
 _PASS_PATIENCE_SHARES = (0.6, 0.5, 0.3, 0.0)
-_PASSES = 3
+_PASSES = 2
 _EARLY_RULES = 3
 _PASS_STARTS = 6
 
@@ -187,7 +187,7 @@ def search_lists(search: ListSearch, deadline: float) -> list[Trial]:
     for parameters in islice(rules, _EARLY_RULES):
         if not keep(search.by_rounds(*parameters)):
             return best
-    if not keep_passes(best[:2], _PASS_PATIENCE_SHARES[:2]):
+    if not keep_passes(best[:_EARLY_RULES], _PASS_PATIENCE_SHARES[:2]):
         return best
     for parameters in rules:
         if not keep(search.by_rounds(*parameters)):
