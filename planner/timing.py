@@ -21,7 +21,7 @@ from numba import njit
 
 from planner.errors import InvalidScheduleError
 from planner.operation import Kind
-from planner.problem import FULL_SPEED_PPM, Optimizer, Problem
+from planner.problem import Optimizer, Problem, scaled_ns
 from planner.schedule import IntColumn, Schedule
 
 _NEVER = -(2**62)
@@ -128,7 +128,8 @@ def durations_ns(problem: Problem, schedule: Schedule) -> IntColumn:
     for worker, speed in problem.speeds_ppm.items():
         rows = schedule.rows(worker)
         span = slice(rows.start, rows.stop)
-        scaled = -(-cost * FULL_SPEED_PPM // speed)
+        # In Python's integers: a long operation times a million leaves 64 bits.
+        scaled = np.array([[scaled_ns(c, speed) for c in row] for row in cost.tolist()], dtype=np.int64)
         slow = np.concatenate([scaled, scaled[1:2] + scaled[2:3]])
         result[span] = slow[schedule.kind[span], schedule.stage[span]]
     return result

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.operation import Kind
-from planner.problem import FULL_SPEED_PPM, Problem
+from planner.problem import Problem, scaled_ns
 from planner.schedule import IntColumn, Schedule
 
 NO_NODE = -1
@@ -143,7 +143,8 @@ def _durations(problem: Problem, worker: IntColumn, split: npt.NDArray[np.bool_]
         chosen = worker == slow.pipeline * problem.num_slots + slow.slot
         # An empty W node carries no worker; what B takes is added below from the stage's own scaled costs.
         chosen[:, :, Kind.W] |= chosen[:, :, Kind.I]
-        duration[chosen] = -(-duration[chosen] * FULL_SPEED_PPM // speed)
+        scaled = np.array([[scaled_ns(c, speed) for c in row] for row in cost.tolist()], dtype=np.int64)
+        duration[chosen] = np.broadcast_to(scaled, worker.shape)[chosen]
     fused = ~split
     duration[:, fused, Kind.I] += duration[:, fused, Kind.W]
     duration[:, fused, Kind.W] = 0

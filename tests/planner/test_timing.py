@@ -117,3 +117,14 @@ def test_orders_that_cannot_run_are_refused(order: str, message: str) -> None:
     """Cycles, and operations that are missing, repeated or unknown, are named."""
     with pytest.raises(InvalidScheduleError, match=message):
         time_schedule(TWO, parse_schedule(order, 1, 2))
+
+
+def test_long_operations_of_a_slow_worker_stay_exact() -> None:
+    """A forward of 1e13 ns (2.8 h) at half speed takes 2e13: the product with a million exceeds 64 bits on the way."""
+    problem = Problem(
+        stages=(Stage(forward_ns=10**13, input_grad_ns=1, weight_grad_ns=1),),
+        slots=(Slot(stages=(0,)),),
+        microbatches=(1,),
+        speeds_ppm={Worker(0, 0): 500_000},
+    )
+    assert time_schedule(problem, parse_schedule("0/0: 0F0.0 0I0.0 0W0.0", 1, 1))[1] == 2 * 10**13 + 4
