@@ -2,7 +2,7 @@
 #
 #   docker build -t replan .
 #   docker run --rm -p 127.0.0.1:8080:8080 -v replan-data:/data replan
-#   docker run --rm -v "$PWD:/work:ro" replan plan /work/job.yaml --fail worker:1/2
+#   docker run --rm -v "$PWD:/jobs:ro" replan plan /jobs/job.yaml --fail worker:1/2
 #
 # There is no login: publish the port on closed networks only.
 
