@@ -97,8 +97,12 @@ def construct(
 
     Returns
     -------
-    array of int64, shape ``(N,)``
-        Start of each node; the first is -1 where memory came to a standstill, which only reversed networks can reach.
+    start
+        Shape ``(N,)``: start of each node; the first is -1 where memory came to a standstill, which only reversed networks
+        can reach.
+    turn
+        Shape ``(N,)``: how many nodes were started before each. It tells in which order a worker runs nodes without length
+        that start together, on which its memory may depend.
     """
     count, workers, queues = len(worker), len(capacity), 3 * chunks
     base = np.zeros(workers * queues + 1, dtype=np.int64)
@@ -118,6 +122,7 @@ def construct(
     wakes = 0
 
     start = np.full(count, -1, dtype=np.int64)
+    turn = np.full(count, -1, dtype=np.int64)
     missing = num_predecessors.copy()
     known = np.zeros(count, dtype=np.int64)  # earliest arrival so far of a node's data
     free_at = np.zeros(workers, dtype=np.int64)
@@ -223,6 +228,7 @@ def construct(
             idle[w] += now - free_at[w]
         begun[w] = True
         start[chosen] = now
+        turn[chosen] = done
         done += 1
         end = now + duration[chosen]
         free_at[w] = end
@@ -248,4 +254,4 @@ def construct(
                 wakes += 1
     if done < base[-1]:
         start[0] = -1
-    return start
+    return start, turn

@@ -196,25 +196,16 @@ def reverse(network: Network) -> Network:
     )
 
 
-def order_by_start(network: Network, start: IntColumn) -> IntColumn:
-    """Nodes by worker, then start, then end, then precedence; empty nodes are left out.
+def order_by_turn(network: Network, turn: IntColumn) -> IntColumn:
+    """Nodes by worker, then in the order in which it runs them; empty nodes are left out.
 
     Parameters
     ----------
-    start
-        Shape ``(N,)``: start of each node in nanoseconds.
+    turn
+        Shape ``(N,)``: how many nodes were started before each.
     """
     nodes = np.flatnonzero(network.worker >= 0)
-    kind = nodes % 3
-    stage = nodes // 3 % network.num_stages
-    # Of zero-length operations that start together the one that others need goes first: forwards by stage,
-    # then input gradients by falling stage, then weight gradients.
-    depth = np.where(
-        kind == Kind.F, stage, np.where(kind == Kind.I, 2 * network.num_stages - stage, 3 * network.num_stages)
-    )
-    ordered: IntColumn = nodes[
-        np.lexsort((depth, start[nodes] + network.duration[nodes], start[nodes], network.worker[nodes]))
-    ]
+    ordered: IntColumn = nodes[np.lexsort((turn[nodes], network.worker[nodes]))]
     return ordered
 
 

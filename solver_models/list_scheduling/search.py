@@ -23,7 +23,7 @@ from planner.problem import Optimizer, Problem
 from planner.schedule import IntColumn, Schedule
 from planner.timing import time_schedule
 from solver_models.list_scheduling.engine import RULE_PRIORITY, RULE_ROUNDS, construct
-from solver_models.list_scheduling.network import Network, build_network, order_by_start, reverse, schedule_in_order
+from solver_models.list_scheduling.network import Network, build_network, order_by_turn, reverse, schedule_in_order
 
 _NO_LIMIT = 2**40
 _BUDGET_FACTORS = (1.0, 0.0, 0.95, 0.9, 1.05, 0.8, 0.5)
@@ -37,15 +37,16 @@ _PASS_STARTS = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One constructed schedule: its network, the start of each node, and its largest window."""
+    """One constructed schedule: its network, start and turn of each node, and its largest window."""
 
     network: Network
     start: IntColumn
+    turn: IntColumn
     window_ns: int
 
     def order(self, problem: Problem) -> Schedule:
         """The trial's order; its times are still to be found."""
-        return schedule_in_order(problem, self.network, order_by_start(self.network, self.start))
+        return schedule_in_order(problem, self.network, order_by_turn(self.network, self.turn))
 
 
 class ListSearch:
@@ -91,8 +92,9 @@ class ListSearch:
             depth = (self.network.num_slots - slot) * self.network.chunks
             limit = np.maximum(1, np.ceil(depth * limit_factor)).astype(np.int64)
         patience = np.full_like(slot, int(patience_share * self._forward_ns))
-        start = self._construct(self.network, RULE_ROUNDS, self._fifo_priority(), patience, np.maximum(spare, 0), limit)
-        return self._trial(start)
+        return self._trial(
+            *self._construct(self.network, RULE_ROUNDS, self._fifo_priority(), patience, np.maximum(spare, 0), limit)
+        )
 
     def passes(self, trial: Trial, patience_share: float, noise: np.random.Generator | None = None) -> Iterator[Trial]:
         """Forward-backward passes from a trial; each yields the schedule after a backward and a forward pass."""
@@ -103,12 +105,12 @@ class ListSearch:
             latest_first = -(start + self.network.duration)
             if noise is not None:
                 latest_first = latest_first + noise.integers(0, max(1, self._forward_ns), len(start))
-            reversed_start = self._construct(
+            reversed_start, _ = self._construct(
                 backward, RULE_PRIORITY, latest_first, patience, self._no_wait, self._no_limit
             )
             if reversed_start[0] < 0:
                 return  # memory came to a standstill in reversed time: nothing more to learn from here
-            start = self._construct(
+            start, turn = self._construct(
                 self.network,
                 RULE_PRIORITY,
                 -(reversed_start + self.network.duration),
@@ -116,7 +118,7 @@ class ListSearch:
                 self._no_wait,
                 self._no_limit,
             )
-            yield self._trial(start)
+            yield self._trial(start, turn)
 
     def _fifo_priority(self) -> IntColumn:
         """Microbatches of all pipelines by the share of their pipeline's iteration that lies before them."""
@@ -126,8 +128,8 @@ class ListSearch:
 
     def _construct(
         self, network: Network, rule: int, priority: IntColumn, patience: IntColumn, budget: IntColumn, limit: IntColumn
-    ) -> IntColumn:
-        start: IntColumn = construct(
+    ) -> tuple[IntColumn, IntColumn]:
+        start, turn = construct(
             rule,
             network.chunks,
             network.worker,
@@ -145,15 +147,15 @@ class ListSearch:
             budget,
             limit,
         )
-        return start
+        return start, turn
 
-    def _trial(self, start: IntColumn) -> Trial:
+    def _trial(self, start: IntColumn, turn: IntColumn) -> Trial:
         if start[0] < 0:
             raise InvalidScheduleError(
                 "list scheduling came to a standstill in forward time: an admission rule is wrong"
             )
         window = int(largest_window(self.network.worker, self.network.duration, start, self._sync, self._joint))
-        return Trial(network=self.network, start=start, window_ns=window)
+        return Trial(network=self.network, start=start, turn=turn, window_ns=window)
 
 
 def rule_parameters() -> Iterator[tuple[float, float | None, float]]:
