@@ -8,6 +8,9 @@
     |   +-- DocumentLimitError       document_limit     larger or deeper than a document may be
     |   +-- HostlistError            hostlist_malformed a Slurm hostlist that cannot be read
     |   +-- FailureSetError          failure_invalid    a failure names what the job does not have
+    |   |   +-- UnknownNodeError     unknown_node       a node that the job does not have
+    |   |   +-- NotFailedError       not_failed         something recovers that was not down or slow
+    |   |   +-- AlreadyFailedError   already_failed     a failure that changes nothing
     |   +-- ProblemError             problem_invalid    costs, memory or placement that make no sense
     |   +-- OptionError              option_invalid     an option outside its range
     |   +-- ScheduleFormatError      schedule_malformed a schedule text or column that cannot be read
@@ -84,6 +87,24 @@ class FailureSetError(InputError):
     """A failure set names a node, rank or worker that the job does not have."""
 
     code = "failure_invalid"
+
+
+class UnknownNodeError(FailureSetError):
+    """A failure names a node that the job does not have."""
+
+    code = "unknown_node"
+
+
+class NotFailedError(FailureSetError):
+    """Something is said to recover that was neither down nor slow."""
+
+    code = "not_failed"
+
+
+class AlreadyFailedError(FailureSetError):
+    """A failure that changes nothing, or contradicts what is known to be down."""
+
+    code = "already_failed"
 
 
 class ProblemError(InputError):
