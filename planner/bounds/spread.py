@@ -8,7 +8,7 @@ equal speed are counted, not listed.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from math import ceil, gcd
@@ -45,8 +45,15 @@ def spread(counts: Sequence[int], period_at_load: Sequence[Callable[[int], int]]
         loads = (bisect_right(range(1, total + 1), period, key=value_at) for value_at in period_at_load)
         return sum(count * load for count, load in zip(counts, loads, strict=True))
 
-    enough = period_at_load[0](-(-total // counts[0]))
-    return bisect_left(range(enough + 1), total, key=carried)
+    # By hand: bytes times nanoseconds pass 64 bits, which is the longest range that `bisect_left` takes.
+    low, high = 0, period_at_load[0](-(-total // counts[0]))
+    while low < high:
+        middle = (low + high) // 2
+        if carried(middle) >= total:
+            high = middle
+        else:
+            low = middle + 1
+    return low
 
 
 def spread_stages(counts: Sequence[int], costs: Sequence[Sequence[int]], total: int) -> int:

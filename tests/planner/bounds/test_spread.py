@@ -33,3 +33,9 @@ def test_spread_stages_never_exceeds_the_best_split(costs: list[tuple[int, int]]
         for second in splits
     )
     assert spread_stages([1] * len(rows), rows, total) <= best
+
+
+def test_spread_takes_values_past_64_bits() -> None:
+    """Bytes times nanoseconds of a large model with a slow worker: 2 workers carry 3, so the slow one carries one."""
+    costs = (2**62, 3 * 2**62)
+    assert spread([1, 1], [(lambda n, c=c: n * c) for c in costs], 3) == 3 * 2**62
