@@ -1,15 +1,33 @@
-"""Everything about the service that its operator may choose, as one value."""
+"""Everything about the service that its operator may choose: values from arguments, else the environment, else defaults.
+
+The table in ``docs/settings.md`` is that of :func:`settings_table`; a test compares them.
+"""
 
 from __future__ import annotations
 
-import math
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import Field, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from planner.errors import OptionError
 
+ENV_PREFIX = "REPLAN_"
 MEBIBYTE = 2**20
+DAY_S = 86_400
+
+Seconds = Annotated[float, Field(gt=0, le=DAY_S, allow_inf_nan=False)]
+LogLevel = Literal["critical", "error", "warning", "info", "debug"]
+LogFormat = Literal["json", "text"]
+
+_OTHER_VARIABLES = frozenset({"REPLAN_TRACEBACK", "REPLAN_SERVER", "REPLAN_API_KEY"})
+"""Variables of the same prefix that the command line reads, not the service."""
+_SECRET = frozenset({"store"})
+"""Settings whose value an error must not repeat: a store's URL may hold a password."""
 
 
 def default_solver_processes() -> int:
@@ -17,58 +35,195 @@ def default_solver_processes() -> int:
     return max(1, len(os.sched_getaffinity(0)) - 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 2) - 1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(BaseSettings):
     """Limits and places of one server.
 
-    Parameters
-    ----------
-    store_path
-        SQLite file of plans; made when missing, in a folder that exists.
-    solver_processes
-        Processes that solve, each one plan at a time, 1 to 256.
-    queue_limit
-        Most requests that wait for a solver process, 0 to 100,000; further ones are answered 503.
-    queue_timeout_s
-        Seconds a request waits for a solver process before it is answered 503, above 0.
-    max_body_bytes
-        Largest request body, 1 KiB to 1 GiB.
-    max_deadline_s
-        Largest ``deadline_s`` a client may ask for, above 0 and at most 86,400 seconds.
-    solve_grace_s
-        Seconds beyond its deadline after which a solver process is killed, above 0. Covers reading the job, validation and
-        replay, none of which the deadline limits.
-    warm_up_timeout_s
-        Seconds a solver process may take to start and compile its code, above 0.
-    shutdown_grace_s
-        Seconds that requests being answered get to finish when the server is told to stop, above 0.
+    An argument wins over the environment variable of the same name with the prefix ``REPLAN_`` in capitals, and that over the
+    default. An empty variable counts as not set.
 
     Raises
     ------
     OptionError
-        If a value is outside its range.
+        If a value is not what it should be; the message names the argument or the variable.
     """
 
-    store_path: Path = Path("replan.db")
-    solver_processes: int = 1
-    queue_limit: int = 64
-    queue_timeout_s: float = 120.0
-    max_body_bytes: int = 16 * MEBIBYTE
-    max_deadline_s: float = 60.0
-    solve_grace_s: float = 60.0
-    warm_up_timeout_s: float = 300.0
-    shutdown_grace_s: float = 10.0
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX, env_ignore_empty=True, extra="forbid", frozen=True, validate_default=True
+    )
 
-    def __post_init__(self) -> None:
-        for name, low, high in (
-            ("solver_processes", 1, 256),
-            ("queue_limit", 0, 100_000),
-            ("max_body_bytes", 1024, 2**30),
-        ):
-            count = getattr(self, name)
-            if not low <= count <= high:
-                raise OptionError(f"{name} is {count}; expected {low} to {high}")
-        for name in ("queue_timeout_s", "max_deadline_s", "solve_grace_s", "warm_up_timeout_s", "shutdown_grace_s"):
-            seconds = getattr(self, name)
-            if not (math.isfinite(seconds) and 0 < seconds <= 86_400):
-                raise OptionError(f"{name} is {seconds}; expected above 0 and at most 86400 seconds")
+    # Where it listens and what it keeps.
+    host: str = Field(
+        default="127.0.0.1",
+        min_length=1,
+        description="Address to listen on. Beyond loopback every request needs an API key.",
+    )
+    port: int = Field(default=8080, ge=0, le=65_535, description="Port to listen on; 0 for any free one.")
+    store: str = Field(
+        default="replan.db",
+        min_length=1,
+        description="File of the SQLite store, made when missing in a folder that exists, or the URL of a database: "
+        "`sqlite:///FILE`, `postgresql://USER@HOST/NAME`. Give the password to PostgreSQL's own `PGPASSWORD` or `PGPASSFILE`.",
+    )
+    log_level: LogLevel = Field(default="info", description="Least severe records that are logged.")
+    log_format: LogFormat = Field(default="json", description="One JSON object a line, or text for people.")
+
+    # Who may ask.
+    require_keys: bool = Field(default=False, description="Ask for API keys on loopback too.")
+    admin_key_file: Path | None = Field(
+        default=None,
+        description="File that holds an admin key made by `replan keys generate`; added to the store when the server starts.",
+    )
+    trusted_proxies: str = Field(
+        default="",
+        description="Addresses or networks, separated by commas, of proxies whose `X-Forwarded-For` is believed.",
+    )
+
+    # How much one client may ask for.
+    max_body_bytes: int = Field(default=16 * MEBIBYTE, ge=1024, le=2**30, description="Largest request body.")
+    max_header_bytes: int = Field(
+        default=64 * 1024, ge=1024, le=MEBIBYTE, description="Most bytes of a request's line and headers."
+    )
+    max_connections: int = Field(
+        default=10_000,
+        ge=1,
+        le=1_000_000,
+        description="Most open connections; each long poll and each stream is one. The limit on open files may allow fewer.",
+    )
+    max_connections_per_address: int = Field(
+        default=8_000, ge=1, le=1_000_000, description="Most open connections of one address."
+    )
+    read_rate: int = Field(
+        default=100_000,
+        ge=0,
+        le=10**9,
+        description="Most GET requests a minute of one key, or address without keys; 0: no limit.",
+    )
+    change_rate: int = Field(
+        default=6_000,
+        ge=0,
+        le=10**9,
+        description="Most other requests a minute of one key, or address without keys; 0: no limit.",
+    )
+    refusal_rate: int = Field(
+        default=120,
+        ge=0,
+        le=10**9,
+        description="Most requests a minute of one address with a key that is missing or wrong; 0: no limit.",
+    )
+
+    # How slow one client may be.
+    header_timeout_s: Seconds = Field(
+        default=10.0,
+        description="Seconds in which a request's headers must arrive, from the start of the connection or request.",
+    )
+    body_timeout_s: Seconds = Field(default=60.0, description="Seconds in which a request's body must arrive.")
+    write_timeout_s: Seconds = Field(
+        default=60.0, description="Seconds a client may leave an answer unread before its connection is cut."
+    )
+    keep_alive_s: Seconds = Field(default=30.0, description="Seconds a connection may stay open without a request.")
+
+    # Solving.
+    solver_processes: int = Field(
+        default_factory=default_solver_processes,
+        ge=1,
+        le=256,
+        description="Processes that solve, each one request at a time.",
+    )
+    queue_limit: int = Field(
+        default=64,
+        ge=0,
+        le=100_000,
+        description="Most requests that wait for a solver process; further ones are answered 503.",
+    )
+    queue_timeout_s: Seconds = Field(
+        default=120.0, description="Seconds a request waits for a solver process before it is answered 503."
+    )
+    max_deadline_s: Seconds = Field(default=60.0, description="Longest search, in seconds, that a client may ask for.")
+    solve_grace_s: Seconds = Field(
+        default=60.0,
+        description="Seconds beyond its deadline after which a solver process is killed. Covers reading the job, validation and "
+        "replay, none of which the deadline limits.",
+    )
+    warm_up_timeout_s: Seconds = Field(
+        default=300.0, description="Seconds a solver process may take to start and compile its code."
+    )
+
+    # Epochs.
+    improvement_threshold: float = Field(
+        default=0.01,
+        ge=0,
+        le=1,
+        allow_inf_nan=False,
+        description="Relative gain in the period from which a better plan for the same failures becomes a new epoch.",
+    )
+
+    # Ending.
+    drain_delay_s: float = Field(
+        default=0.0,
+        ge=0,
+        le=600,
+        allow_inf_nan=False,
+        description="Seconds between being told to stop and no longer listening, in which `/readyz` says 503 and load balancers "
+        "look elsewhere.",
+    )
+    shutdown_grace_s: Seconds = Field(
+        default=10.0,
+        description="Seconds that requests being answered get to finish once the server no longer listens.",
+    )
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise OptionError(_fault(error, values), hint="docs/settings.md lists what may be set") from error
+
+
+def variable_of(name: str) -> str:
+    """Environment variable of a setting."""
+    return f"{ENV_PREFIX}{name.upper()}"
+
+
+def unknown_variables(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Variables with our prefix that nothing reads, such as a misspelt one; sorted."""
+    known = _OTHER_VARIABLES | {variable_of(name) for name in Settings.model_fields}
+    return tuple(sorted(name for name in environment if name.startswith(ENV_PREFIX) and name not in known))
+
+
+def settings_table() -> list[tuple[str, str, str, str]]:
+    """Variable, default, range and description of every setting, in the order of the class."""
+    return [
+        (variable_of(name), _default_text(field), _range_text(field), str(field.description))
+        for name, field in Settings.model_fields.items()
+    ]
+
+
+def _default_text(field: FieldInfo) -> str:
+    if field.default_factory is not None:
+        return "one a CPU less one"
+    if field.default is None or field.default == "":
+        return "not set"
+    return str(field.default).lower() if isinstance(field.default, bool) else str(field.default)
+
+
+def _range_text(field: FieldInfo) -> str:
+    if field.annotation is bool:
+        return "true, false"
+    choices = get_args(field.annotation)
+    if choices and all(isinstance(choice, str) for choice in choices):
+        return ", ".join(choices)
+    limits = {
+        kind: getattr(bound, kind) for bound in field.metadata for kind in ("ge", "gt", "le") if hasattr(bound, kind)
+    }
+    if "le" not in limits:
+        return ""
+    low = f"above {limits['gt']}" if "gt" in limits else str(limits["ge"])
+    return f"{low} to {limits['le']}"
+
+
+def _fault(error: ValidationError, values: Mapping[str, Any]) -> str:
+    """First fault of a validation error, with the name its reader knows: the argument's or the variable's."""
+    first = error.errors(include_url=False)[0]
+    name = str(first["loc"][0]) if first["loc"] else "the settings"
+    source = name if name in values else variable_of(name)
+    found = "" if name in _SECRET else f" is {first['input']!r}"[:100]
+    return f"{source}{found}: {first['msg']}"
