@@ -67,7 +67,7 @@ class PlanSummary(_Answer):
     gap: float | None = Field(description="period / bound - 1; null where the bound is 0.")
     fault_free_us: float = Field(ge=0, description="Period of our own plan without failures, microseconds.")
     baseline_1f1b_us: float | None = Field(
-        description="Period of 1F1B without failures, microseconds; null where it does not fit the memory."
+        description="Period of 1F1B without failures, microseconds; null where it was not worked out."
     )
     throughput_kept: float | None = Field(description="fault_free / period; null where the period is 0.")
     failed_nodes: list[str] = Field(description="Failed nodes.")

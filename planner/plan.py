@@ -98,7 +98,7 @@ class Plan:
     fault_free_ns
         Period of our own plan of the same job with every worker live and at full speed.
     baseline_1f1b_ns
-        Period of fault-free 1F1B; ``None`` where 1F1B does not fit the job's memory.
+        Period of fault-free 1F1B, whose forwards wait where memory is short; ``None`` where it was not worked out.
     slots
         One summary per slot.
     migrations

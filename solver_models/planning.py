@@ -6,50 +6,33 @@ confirms its period to the tick, and the deadlock proof of its lowered programs.
 
 from __future__ import annotations
 
-import platform
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from importlib import metadata
-
-import numpy as np
+from dataclasses import replace
 
 from planner.baseline import fault_free, one_f_one_b
 from planner.bounds import Bound, lower_bounds
-from planner.errors import InvalidScheduleError, OptimizerShardLostError, ReplanError, SolverError
-from planner.failure_key import canonical_problem, failure_key
+from planner.errors import InvalidScheduleError, SolverError
+from planner.failure_key import canonical_problem
 from planner.failures import FailureSet
-from planner.job import Job, OptimizerState
-from planner.job_hash import job_sha256
-from planner.migration import MigrationAdvice, advise_migrations, apply_migrations, bound_estimate, worthwhile
-from planner.normalization import Relabelling, relabel, relabelling
-from planner.operation import Worker
-from planner.plan import Plan, PlanStatus, Seat
-from planner.plan_check import check_schedule, slot_summaries
+from planner.job import Job
+from planner.migration import Migration, advise_migrations, apply_migrations, bound_estimate, worthwhile
+from planner.normalization import relabel, relabelling
+from planner.optimizer_state import replica_notes, require_optimizer_state
+from planner.plan import Plan
+from planner.plan_check import check_schedule
 from planner.problem import Problem
 from planner.timing import time_schedule
 from solver_models import portfolio
+from solver_models.plan_assembly import Reference, Solved, assemble_plan
 from solver_models.result import SolveOptions, SolveResult, Status
+
+__all__ = ["Reference", "make_plan", "make_reference"]
 
 REFERENCE_SHARE = 0.25
 """Share of the deadline that the fault-free plan, which a plan is compared with, may take."""
 
 OVERRUN_S = 1.0
 """Seconds past its deadline after which a search is said to have overrun it."""
-
-_VERSIONED = ("numba", "numpy", "ortools", "pulp", "replan")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reference:
-    """What a job's plans are compared with; the same for every failure set, so that a caller may keep it.
-
-    ``fault_free_ns`` is the period of our own plan with every worker live, ``baseline_1f1b_ns`` that of 1F1B, ``None``
-    where 1F1B does not fit the job's memory.
-    """
-
-    fault_free_ns: int
-    baseline_1f1b_ns: int | None
 
 
 def make_plan(
@@ -93,56 +76,27 @@ def make_plan(
     real.require_plannable()
     if not shards_restored:
         require_optimizer_state(job, failures.dead)
-    notes: list[str] = list(_replica_notes(job, failures.dead))
-    advice = _migration_advice(job, real, migrate, notes)
-    moves = advice.migrations if advice is not None and migrate else ()
-    planned = apply_migrations(real, moves)
+    notes = replica_notes(job, failures.dead)
+    moves = _migrations(job, real, migrate, notes)
+    planned = apply_migrations(real, moves) if migrate else real
     if reference is None and (planned.dead or planned.speeds_ppm):
         share = replace(options, deadline_s=REFERENCE_SHARE * options.deadline_s)
         reference = make_reference(job, share)
     spent = time.perf_counter() - began
-    result = _solve(
-        planned, replace(options, deadline_s=max(options.deadline_s - spent, 0.05 * options.deadline_s)), notes
-    )
-    assert result.schedule is not None
-    assert result.period_ns is not None
-    seats = relabelling(planned, _racks(job), schedule=result.schedule)
-    schedule, period_ns = relabel(result.schedule, seats), result.period_ns
-    replayed = check_schedule(planned, schedule, period_ns)
-    bounds = lower_bounds(planned)
-    bound = _best_bound(bounds, result, period_ns)
+    left = replace(options, deadline_s=max(options.deadline_s - spent, 0.05 * options.deadline_s))
+    solved = _put_on_workers(job, planned, _solve(planned, left, notes))
     if reference is None:
-        reference = Reference(fault_free_ns=period_ns, baseline_1f1b_ns=_baseline_ns(planned))
-    return Plan(
-        job_name=job.name,
-        job_sha256=job_sha256(job),
-        problem=planned,
-        schedule=schedule,
-        worker_ranks=tuple(_ranks_text(row) for row in job.layout.worker_gpus.tolist()),
-        failed_nodes=failures.nodes,
-        failed_workers=tuple(sorted(failures.dead)),
-        degraded=tuple(sorted(failures.speeds_ppm.items())),
-        failure_key=failure_key(planned),
-        status=PlanStatus.OPTIMAL if period_ns == bound.value_ns else PlanStatus.FEASIBLE,
-        period_ns=period_ns,
-        bound_ns=bound.value_ns,
-        bound_name=bound.name,
-        bound_slot=bound.slot,
-        # A schedule of fewer workers is one of all of them too, so the fault-free period is never the longer one.
-        fault_free_ns=min(reference.fault_free_ns, period_ns),
-        baseline_1f1b_ns=reference.baseline_1f1b_ns,
-        slots=slot_summaries(planned, schedule, bounds, replayed.peak_bytes),
-        migrations=moves,
-        advised_migrations=advice.migrations if advice is not None and not migrate else (),
-        relabelling=_seats(seats),
+        reference = Reference(fault_free_ns=solved.period_ns, baseline_1f1b_ns=_baseline_ns(planned))
+    return assemble_plan(
+        job,
+        failures,
+        options,
+        solved,
+        reference=reference,
+        migrations=moves if migrate else (),
+        advised_migrations=() if migrate else moves,
         notes=tuple(notes),
-        solver=result.solver,
-        seed=options.seed,
-        deadline_s=options.deadline_s,
-        target_gap=options.target_gap,
-        solver_workers=options.workers,
-        versions=_versions(),
-        wall_s=time.perf_counter() - began,
+        began=began,
     )
 
 
@@ -153,34 +107,7 @@ def make_reference(job: Job, options: SolveOptions) -> Reference:
     baseline_ns = _baseline_ns(problem)
     found = _solve(problem, options, [])
     assert found.period_ns is not None
-    best_ns = found.period_ns if baseline_ns is None else min(found.period_ns, baseline_ns)
-    return Reference(fault_free_ns=best_ns, baseline_1f1b_ns=baseline_ns)
-
-
-def require_optimizer_state(job: Job, dead: frozenset[Worker]) -> None:
-    """Check that no failure took the only copy of a shard of the optimizer state.
-
-    Raises
-    ------
-    OptimizerShardLostError
-        Naming the workers and the bytes to restore.
-    """
-    if job.optimizer_state is not OptimizerState.SHARDED or not dead:
-        return
-    sizes = [
-        None
-        if any(job.stages[v].optimizer_state_bytes is None for v in job.slot_stages[worker.slot])
-        else job.gpus_per_worker * sum(job.stages[v].optimizer_state_bytes or 0 for v in job.slot_stages[worker.slot])
-        for worker in dead
-    ]
-    total = None if None in sizes else sum(size or 0 for size in sizes)
-    names = " ".join(map(str, sorted(dead)[:16])) + (f" and {len(dead) - 16} more" if len(dead) > 16 else "")
-    size_text = "an unknown number of bytes (optimizer_state_bytes is not given)" if total is None else f"{total} bytes"
-    raise OptimizerShardLostError(
-        f"workers {names} held the only copy of their shards of the optimizer state: {size_text} to restore",
-        hint="restore these shards from the last checkpoint onto live peers of the same slots, then plan again "
-        "with --shards-restored; or restart from the checkpoint",
-    )
+    return Reference(fault_free_ns=min(found.period_ns, baseline_ns), baseline_1f1b_ns=baseline_ns)
 
 
 def _solve(problem: Problem, options: SolveOptions, notes: list[str]) -> SolveResult:
@@ -195,7 +122,28 @@ def _solve(problem: Problem, options: SolveOptions, notes: list[str]) -> SolveRe
     return result
 
 
-def _best_bound(bounds: Sequence[Bound], result: SolveResult, period_ns: int) -> Bound:
+def _put_on_workers(job: Job, problem: Problem, result: SolveResult) -> Solved:
+    """Put the canonical problem's schedule onto the real workers and check it there."""
+    assert result.schedule is not None
+    assert result.period_ns is not None
+    racks = job.worker_racks().reshape(job.num_pipelines, job.num_slots)
+    seats = relabelling(problem, racks, schedule=result.schedule)
+    schedule = relabel(result.schedule, seats)
+    replayed = check_schedule(problem, schedule, result.period_ns)
+    bounds = tuple(lower_bounds(problem))
+    return Solved(
+        problem=problem,
+        schedule=schedule,
+        period_ns=result.period_ns,
+        replayed=replayed,
+        seats=seats,
+        bounds=bounds,
+        bound=_best_bound(bounds, result, result.period_ns),
+        solver=result.solver,
+    )
+
+
+def _best_bound(bounds: tuple[Bound, ...], result: SolveResult, period_ns: int) -> Bound:
     best = max(bounds, key=lambda bound: bound.value_ns)
     if result.bound_ns > best.value_ns:
         best = Bound(name="search", value_ns=result.bound_ns, slot=None, detail="proved by a solver's search")
@@ -206,21 +154,18 @@ def _best_bound(bounds: Sequence[Bound], result: SolveResult, period_ns: int) ->
     return best
 
 
-def _baseline_ns(problem: Problem) -> int | None:
-    """Period of fault-free 1F1B; ``None`` where it cannot be built within the memory."""
+def _baseline_ns(problem: Problem) -> int:
+    """Period of fault-free 1F1B, which every plannable problem has: its forwards wait where memory is short."""
     # Pipelines with as many microbatches do the same at the same time, so one of each kind has the same period.
     kinds = tuple(sorted(set(problem.microbatches) - {0}))
     healthy = replace(fault_free(problem), microbatches=kinds)
-    try:
-        return time_schedule(healthy, one_f_one_b(healthy))[1]
-    except ReplanError:
-        return None
+    return time_schedule(healthy, one_f_one_b(healthy))[1]
 
 
-def _migration_advice(job: Job, problem: Problem, migrate: bool | None, notes: list[str]) -> MigrationAdvice | None:
-    """Migrations to apply or to advise; ``None`` where there are none."""
+def _migrations(job: Job, problem: Problem, migrate: bool | None, notes: list[str]) -> tuple[Migration, ...]:
+    """Migrations to apply (``migrate`` true) or to advise."""
     if migrate is False or not problem.dead:
-        return None
+        return ()
     sizes = [job.state_bytes(slot) for slot in range(job.num_slots)]
     known = all(size is not None for size in sizes)
     rate = job.recovery.copy_bytes_per_s
@@ -231,67 +176,15 @@ def _migration_advice(job: Job, problem: Problem, migrate: bool | None, notes: l
         # The GPUs of a worker each copy their own share at the same time.
         bandwidth_bytes_per_s=None if rate is None or not known else float(rate * job.gpus_per_worker),
     )
-    if not advice.migrations:
-        return None
     if migrate:
-        if not known:
+        if advice.migrations and not known:
             notes.append(
                 "the bytes that migrations copy are not known: parameter_bytes or optimizer_state_bytes is missing"
             )
-        return advice
-    if advice.seconds is None:
-        return None
-    pays = worthwhile(
+        return advice.migrations
+    pays = advice.seconds is not None and worthwhile(
         advice,
         next_failure_s=job.recovery.mean_time_between_failures_s,
         next_repair_s=job.recovery.repair_s or None,
     )
-    return advice if pays else None
-
-
-def _replica_notes(job: Job, dead: frozenset[Worker]) -> list[str]:
-    if job.optimizer_state is not OptimizerState.SHARDED_WITH_REPLICA:
-        return []
-    counts = np.bincount([worker.slot for worker in dead], minlength=job.num_slots)
-    several = np.flatnonzero(counts > 1).tolist()
-    if not several:
-        return []
-    return [
-        f"slots {several} lost several workers: make sure that none of them held the replica of another's optimizer shard"
-    ]
-
-
-def _racks(job: Job) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    return job.worker_racks().reshape(job.num_pipelines, job.num_slots)
-
-
-def _seats(seats: Relabelling) -> tuple[Seat, ...]:
-    moved = []
-    for s, c in zip(*(axis.tolist() for axis in np.nonzero(seats.played_by != seats.home)), strict=True):
-        worker = Worker(int(seats.played_by[s, c]), s)
-        if worker not in seats.dead:
-            moved.append(Seat(worker=worker, part=Worker(int(seats.home[c]), s)))
-    return tuple(sorted(moved, key=lambda seat: seat.worker))
-
-
-def _ranks_text(ranks: list[int]) -> str:
-    """Ascending ranks as text, runs joined: ``[0, 1, 2, 5]`` is ``"0-2,5"``."""
-    if ranks[-1] - ranks[0] == len(ranks) - 1:
-        return f"{ranks[0]}-{ranks[-1]}" if len(ranks) > 1 else str(ranks[0])
-    runs: list[list[int]] = []
-    for rank in ranks:
-        if runs and rank == runs[-1][1] + 1:
-            runs[-1][1] = rank
-        else:
-            runs.append([rank, rank])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
-
-
-def _versions() -> tuple[tuple[str, str], ...]:
-    found = [("python", platform.python_version())]
-    for name in _VERSIONED:
-        try:
-            found.append((name, metadata.version(name)))
-        except metadata.PackageNotFoundError:
-            continue
-    return tuple(sorted(found))
+    return advice.migrations if pays else ()

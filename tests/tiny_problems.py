@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from planner.operation import Worker
 from planner.problem import Optimizer, Problem, Slot, Stage
@@ -63,6 +64,31 @@ def tiny_problem(rng: random.Random) -> Problem:
         dead=frozenset(dead),
         speeds_ppm=speeds,
     )
+
+
+def tiny_problem_without_length(rng: random.Random) -> Problem:
+    """Draw a problem half of whose costs are 0 and whose slots hold little more than one microbatch.
+
+    There the order of operations that start together decides whether memory holds.
+    """
+    problem = tiny_problem(rng)
+    bytes_held = [rng.choice(((2, 1), (1, 1), (1, 0), (3, 2), (3, 1), (3, 3))) for _ in problem.stages]
+    stages = tuple(
+        replace(
+            stage,
+            forward_ns=rng.choice((0, stage.forward_ns)),
+            input_grad_ns=rng.choice((0, stage.input_grad_ns)),
+            weight_grad_ns=rng.choice((0, stage.weight_grad_ns)),
+            activation_bytes=activation,
+            weight_grad_bytes=kept,
+        )
+        for stage, (activation, kept) in zip(problem.stages, bytes_held, strict=True)
+    )
+    slots = tuple(
+        replace(slot, capacity_bytes=sum(bytes_held[v][0] for v in slot.stages) + rng.choice((0, 0, 1, 2, 3)))
+        for slot in problem.slots
+    )
+    return replace(problem, stages=stages, slots=slots)
 
 
 def _costs(rng: random.Random) -> tuple[int, int, int]:
