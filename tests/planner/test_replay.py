@@ -23,7 +23,7 @@ from planner.validation import require_valid
 from solver_models.list_scheduling import solve
 from solver_models.result import SolveOptions
 from tests.random_orders import random_order
-from tests.tiny_problems import tiny_problem
+from tests.tiny_problems import tiny_problem, tiny_problem_without_length
 
 COST = Stage(forward_ns=2, input_grad_ns=3, weight_grad_ns=1, transfer_ns=1, activation_bytes=2, weight_grad_bytes=1)
 TWO = Problem(stages=(COST, COST), slots=(Slot(stages=(0,)), Slot(stages=(1,))), microbatches=(1,))
@@ -135,9 +135,8 @@ def test_options_have_ranges(options: dict[str, float]) -> None:
         replay(TWO, parse_schedule(ORDER, 1, 2), **options)  # type: ignore[arg-type]
 
 
-def _check_solved(seed: int) -> None:
+def _check_solved(problem: Problem) -> None:
     """A list schedule is valid, replays to its period, meets no bound from below, and its programs run."""
-    problem = tiny_problem(random.Random(seed))
     result = solve(problem, SolveOptions(deadline_s=0.02, seed=0))
     assert result.schedule is not None
     assert result.period_ns is not None
@@ -170,7 +169,7 @@ def _check_random_order(seed: int) -> None:
 @settings(max_examples=30, deadline=None)
 def test_replay_confirms_solved_schedules(seed: int) -> None:
     """Ten iterations of a list schedule have the period that it claims, at or above the bound."""
-    _check_solved(seed)
+    _check_solved(tiny_problem(random.Random(seed)))
 
 
 @given(seed=st.integers(0, 2**32 - 1))
@@ -184,10 +183,17 @@ def test_operations_without_length_keep_memory() -> None:
     """With room for one microbatch its W frees the last bytes for the next F, though neither takes time."""
     stage = Stage(forward_ns=0, input_grad_ns=3, weight_grad_ns=0, activation_bytes=3, weight_grad_bytes=1)
     problem = Problem(stages=(stage,), slots=(Slot(stages=(0,), capacity_bytes=3),), microbatches=(3,))
-    result = solve(problem, SolveOptions(deadline_s=0.02))
-    assert result.schedule is not None
-    assert result.period_ns is not None
-    require_valid(problem, result.schedule, result.period_ns)
+    _check_solved(problem)
+    for seed in range(60):
+        _check_solved(tiny_problem_without_length(random.Random(seed)))
+
+
+@pytest.mark.slow
+@given(seed=st.integers(0, 2**32 - 1))
+@settings(max_examples=1000, deadline=None)
+def test_many_operations_without_length_keep_memory(seed: int) -> None:
+    """The same for 1,000 problems."""
+    _check_solved(tiny_problem_without_length(random.Random(seed)))
 
 
 @pytest.mark.slow
@@ -195,7 +201,7 @@ def test_operations_without_length_keep_memory() -> None:
 @settings(max_examples=500, deadline=None)
 def test_replay_confirms_many_solved_schedules(seed: int) -> None:
     """The same for 500 list schedules."""
-    _check_solved(seed)
+    _check_solved(tiny_problem(random.Random(seed)))
 
 
 @pytest.mark.slow
