@@ -15,10 +15,10 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Mapping
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from api.messages import Handler, MessageEndError, encode, read_message
-from planner.errors import ReplanError
+from planner.errors import ReplanError, SolverCrashedError
 
 READY = b"ready"
 OK = b"ok"
@@ -64,6 +64,37 @@ def answer(handler: Handler, parts: list[bytes]) -> list[bytes]:
     except Exception as error:  # the process must outlive any bug of one request
         traceback.print_exc(file=sys.stderr)
         return [BROKEN, type(error).__name__.encode()]
+
+
+def unpack(answer: list[bytes]) -> list[bytes]:
+    """Parts that a handler answered, from the message that :func:`answer` made of them.
+
+    Raises
+    ------
+    ReplanError
+        What the handler raised.
+    SolverCrashedError
+        If it hit a bug.
+    """
+    kind, *parts = answer
+    if kind == REFUSED:
+        raise _rebuild_error(json.loads(parts[0]))
+    if kind != OK:
+        raise SolverCrashedError(f"a solver process hit a bug: {parts[0].decode(errors='replace')}")
+    return parts
+
+
+def _rebuild_error(refusal: dict[str, Any]) -> ReplanError:
+    todo: list[type[ReplanError]] = [ReplanError]
+    kinds: dict[str, type[ReplanError]] = {}
+    while todo:
+        kind = todo.pop()
+        kinds[kind.__name__] = kind
+        todo += kind.__subclasses__()
+    error = kinds.get(refusal["class"], ReplanError)(refusal["message"], hint=refusal["hint"])
+    if refusal["places"]:
+        error.places = tuple(refusal["places"])  # type: ignore[attr-defined]
+    return error
 
 
 def _read_all(requests: BinaryIO, inbox: queue.SimpleQueue[list[bytes]]) -> None:

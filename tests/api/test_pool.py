@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from api.errors import OverloadedError, SolveTimeoutError
-from api.pool import SolvePool
+from api.pool import Priority, SolvePool
 from planner.errors import SolverCrashedError, StageLostError
 
 FAKE = (sys.executable, "-P", str(Path(__file__).with_name("fake_worker.py")))
@@ -35,9 +35,11 @@ def with_pool(test: Callable[[SolvePool], Awaitable[None]], **changes: Any) -> N
     asyncio.run(run())
 
 
-async def order(pool: SolvePool, timeout_s: float = 30.0, **orders: object) -> list[bytes]:
+async def order(
+    pool: SolvePool, timeout_s: float = 30.0, priority: Priority = Priority.REQUEST, **orders: object
+) -> list[bytes]:
     """Send one request of orders to the pool."""
-    return await pool.run([b"echo", json.dumps(orders).encode()], timeout_s=timeout_s)
+    return await pool.run([b"echo", json.dumps(orders).encode()], timeout_s=timeout_s, priority=priority)
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -200,3 +202,85 @@ def test_requests_wait_for_processes_that_never_get_ready() -> None:
         await pool.close()
 
     asyncio.run(run())
+
+
+def test_takes_the_most_urgent_first_and_equals_in_their_order(tmp_path: Path) -> None:
+    """What waits behind a running request is taken by priority, then by arrival."""
+
+    async def test(pool: SolvePool) -> None:
+        await order(pool)
+        running = asyncio.create_task(order(pool, sleep_s=0.3))
+        await until(lambda: pool.num_waiting == 0)
+        finished: list[str] = []
+
+        async def named(name: str, priority: Priority) -> None:
+            await order(pool, priority=priority)
+            finished.append(name)
+
+        waiting = [
+            asyncio.create_task(named(name, priority))
+            for name, priority in (
+                ("precompute 1", Priority.PRECOMPUTE),
+                ("precompute 2", Priority.PRECOMPUTE),
+                ("improvement", Priority.IMPROVEMENT),
+                ("request", Priority.REQUEST),
+                ("event", Priority.EVENT),
+            )
+        ]
+        await asyncio.gather(running, *waiting)
+        assert finished == ["event", "request", "improvement", "precompute 1", "precompute 2"]
+
+    with_pool(test)
+
+
+def test_background_requests_wait_without_limit_and_take_no_place() -> None:
+    """With a full queue's worth of background requests an event is still taken, and none of them is refused for waiting."""
+
+    async def test(pool: SolvePool) -> None:
+        await order(pool)
+        background = [asyncio.create_task(order(pool, priority=Priority.PRECOMPUTE, sleep_s=0.2)) for _ in range(3)]
+        await until(lambda: pool.num_waiting_at(Priority.PRECOMPUTE) == 2)
+        assert pool.num_waiting == 0
+        await order(pool, priority=Priority.EVENT)
+        assert [len(answer) for answer in await asyncio.gather(*background)] == [2, 2, 2]
+
+    with_pool(test, queue_limit=1, queue_timeout_s=0.35)
+
+
+def test_an_event_has_its_place_while_clients_fill_the_queue() -> None:
+    """Less urgent requests do not count against the limit of more urgent ones."""
+
+    async def test(pool: SolvePool) -> None:
+        await order(pool)
+        running = asyncio.create_task(order(pool, sleep_s=0.3))
+        await until(lambda: pool.num_waiting == 0)
+        waiting = asyncio.create_task(order(pool))
+        await until(lambda: pool.num_waiting == 1)
+        with pytest.raises(OverloadedError):
+            await order(pool)
+        await order(pool, priority=Priority.EVENT)
+        await asyncio.gather(running, waiting)
+
+    with_pool(test, queue_limit=1)
+
+
+def test_a_reserved_process_never_works_in_the_background(tmp_path: Path) -> None:
+    """Of two processes with one reserved only one works in the background at a time, also when it is killed meanwhile."""
+    log = tmp_path / "log"
+
+    async def test(pool: SolvePool) -> None:
+        await until(lambda: pool.num_ready == 2)
+        background = [
+            asyncio.create_task(order(pool, priority=Priority.PRECOMPUTE, sleep_s=0.4, log=str(log))) for _ in range(3)
+        ]
+        await until(lambda: log.exists() and log.read_text().endswith("\n"))
+        await order(pool, priority=Priority.EVENT)
+        assert not any(task.done() for task in background)  # the event did not wait for one of them
+        os.kill(int(log.read_text()), signal.SIGKILL)
+        while not all(task.done() for task in background):
+            num_left = sum(not task.done() for task in background)
+            assert num_left - pool.num_waiting_at(Priority.PRECOMPUTE) <= 1
+            await asyncio.sleep(0.01)
+        assert [len(task.result()) for task in background] == [2, 2, 2]
+
+    with_pool(test, num_processes=2, num_reserved=1)
