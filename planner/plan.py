@@ -12,7 +12,7 @@ from planner.errors import PlanFileError
 from planner.failure_key import FailureKey
 from planner.migration import Migration
 from planner.operation import Worker
-from planner.plan_content import content_id, plan_content
+from planner.plan_content import content_id, plan_json
 from planner.problem import FULL_SPEED_PPM, Problem
 from planner.schedule import Schedule
 
@@ -156,7 +156,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         self._check_parts()
-        object.__setattr__(self, "plan_id", content_id(plan_content(self)))
+        object.__setattr__(self, "plan_id", content_id(plan_json(self)))
 
     def _check_parts(self) -> None:
         shape = (self.problem.num_pipelines, self.problem.num_slots)

@@ -8,33 +8,35 @@ from __future__ import annotations
 
 import hashlib
 import json
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
 from planner.migration import Migration
-from planner.operation import Kind
 from planner.problem import Problem
-from planner.schedule import Schedule
+from planner.schedule_json import schedule_json
 
 if TYPE_CHECKING:
     from planner.plan import Plan
 
 
-def canonical_json(content: dict[str, Any]) -> bytes:
+def canonical_json(content: Any) -> bytes:
     """Canonical JSON of plain values: equal values give equal bytes."""
     return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
-def content_id(content: dict[str, Any]) -> str:
-    """sha256 of the canonical JSON, 64 hexadecimal digits: a plan's id."""
-    return hashlib.sha256(canonical_json(content)).hexdigest()
+def content_id(content: bytes) -> str:
+    """sha256 of a content's canonical JSON, 64 hexadecimal digits: a plan's id."""
+    return hashlib.sha256(content).hexdigest()
 
 
-def plan_content(plan: Plan) -> dict[str, Any]:
-    """Everything of a plan but ``wall_s`` and ``plan_id``, as plain JSON values."""
+def plan_json(plan: Plan) -> bytes:
+    """Canonical JSON of everything of a plan but ``wall_s`` and ``plan_id``."""
+    parts = {name: canonical_json(value) for name, value in plan_facts(plan).items()}
+    parts["schedule"] = schedule_json(plan.schedule)
+    return b"{" + b",".join(b'"%s":%s' % (name.encode("ascii"), parts[name]) for name in sorted(parts)) + b"}"
+
+
+def plan_facts(plan: Plan) -> dict[str, Any]:
+    """Everything of :func:`plan_json` but the schedule, as plain JSON values."""
     return {
         "job": {"name": plan.job_name, "sha256": plan.job_sha256},
         "failures": {
@@ -44,7 +46,6 @@ def plan_content(plan: Plan) -> dict[str, Any]:
             "key": str(plan.failure_key),
         },
         "problem": problem_content(plan.problem),
-        "schedule": schedule_content(plan.schedule),
         "worker_ranks": list(plan.worker_ranks),
         "result": {
             "status": plan.status.value,
@@ -93,25 +94,3 @@ def migration_content(move: Migration) -> dict[str, Any]:
         "num_bytes": move.num_bytes,
         "seconds": None if move.seconds is None else float(move.seconds),
     }
-
-
-def schedule_content(schedule: Schedule) -> dict[str, Any]:
-    """A schedule as plain JSON values: worker to its operations and their starts; idle workers are left out."""
-    words = _operation_words(schedule).tolist()
-    starts, offsets = schedule.start_ns.tolist(), schedule.offsets.tolist()
-    return {
-        str(schedule.worker_at(index)): {"operations": " ".join(words[first:end]), "start_ns": starts[first:end]}
-        for index, (first, end) in enumerate(pairwise(offsets))
-        if first < end
-    }
-
-
-def _operation_words(schedule: Schedule) -> npt.NDArray[np.object_]:
-    # Each word is one of few heads ("2F") and one of few tails ("1.3"): two table look-ups and one concatenation.
-    kinds, microbatches = len(Kind), int(schedule.microbatch.max(initial=0)) + 1
-    heads = [f"{v}{kind.name}" for v in range(int(schedule.stage.max(initial=0)) + 1) for kind in Kind]
-    pairs, tail = np.unique(schedule.pipeline * microbatches + schedule.microbatch, return_inverse=True)
-    tails = [f"{pair // microbatches}.{pair % microbatches}" for pair in pairs.tolist()]
-    head = schedule.stage * kinds + schedule.kind
-    words: npt.NDArray[np.object_] = np.array(heads, dtype=object)[head] + np.array(tails, dtype=object)[tail]
-    return words

@@ -25,7 +25,7 @@ from pydantic import ValidationError
 from planner.errors import DocumentLimitError, InputError, PlanFileError, PlanHashError, ReplanError
 from planner.formats.plan_document import PlanDocument, plan_from_document
 from planner.plan import Plan
-from planner.plan_content import canonical_json, content_id, plan_content
+from planner.plan_content import canonical_json, content_id, plan_json
 
 FORMAT = "replan-plan"
 SCHEMA_VERSION = 1
@@ -39,7 +39,7 @@ def dump_plan(plan: Plan) -> bytes:
         {"format": FORMAT, "schema_version": SCHEMA_VERSION, "plan_id": plan.plan_id, "wall_s": plan.wall_s},
         allow_nan=False,
     )
-    return head[:-1].encode("ascii") + b', "content": ' + canonical_json(plan_content(plan)) + b"}\n"
+    return head[:-1].encode("ascii") + b', "content": ' + plan_json(plan) + b"}\n"
 
 
 def load_plan(data: bytes) -> Plan:
@@ -64,7 +64,7 @@ def load_plan(data: bytes) -> Plan:
         )
     content = raw.get("content")
     if isinstance(content, dict):
-        found = content_id(content)
+        found = content_id(canonical_json(content))
         if found != raw.get("plan_id"):
             raise PlanHashError(
                 f"the plan's content has the hash {found}, its plan_id is {raw.get('plan_id')!r}: it was edited or damaged",

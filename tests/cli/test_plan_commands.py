@@ -14,7 +14,7 @@ from cli.main import run
 from planner.formats.plan_file import dump_plan, write_plan
 from planner.operation import Worker
 from planner.plan import Plan
-from planner.plan_content import content_id
+from planner.plan_content import canonical_json, content_id
 from tests.plans import tiny_plan, tiny_problem, tiny_schedule
 
 
@@ -30,7 +30,7 @@ def forged(tmp_path: Path, plan: Plan, **result: Any) -> Path:
     """A plan file with false claims and a hash that fits them."""
     document = json.loads(dump_plan(plan))
     document["content"]["result"].update(result)
-    document["plan_id"] = content_id(document["content"])
+    document["plan_id"] = content_id(canonical_json(document["content"]))
     path = tmp_path / "forged.json"
     path.write_text(json.dumps(document))
     return path
@@ -55,7 +55,7 @@ def test_validate_lists_every_violation(tmp_path: Path, capsys: pytest.CaptureFi
     plan = tiny_plan()
     document = json.loads(dump_plan(plan))
     document["content"]["schedule"]["0/1"]["start_ns"][0] -= 1
-    document["plan_id"] = content_id(document["content"])
+    document["plan_id"] = content_id(canonical_json(document["content"]))
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(document))
     assert run(["validate", str(path)]) == 5

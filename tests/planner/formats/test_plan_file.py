@@ -18,7 +18,7 @@ from planner.formats.plan_file import dump_plan, load_plan, read_plan, write_pla
 from planner.migration import Migration
 from planner.operation import Worker
 from planner.plan import Plan, Seat
-from planner.plan_content import content_id
+from planner.plan_content import canonical_json, content_id
 from tests.plans import tiny_plan, tiny_problem, tiny_schedule
 
 
@@ -27,7 +27,7 @@ def edited(change: Callable[[dict[str, Any]], object], *, rehash: bool) -> bytes
     document = json.loads(dump_plan(tiny_plan()))
     change(document)
     if rehash:
-        document["plan_id"] = content_id(document["content"])
+        document["plan_id"] = content_id(canonical_json(document["content"]))
     return json.dumps(document).encode()
 
 
