@@ -11,11 +11,19 @@
     +-- StoreError
     |   +-- CorruptStoreError  store_corrupt            a stored document that does not match its checksum
     +-- OverloadedError        overloaded               a full queue, or too long a wait in it
+    +-- AccessError            access_refused
+    |   +-- KeyMissingError    key_missing              no API key, or none that the service knows
+    |   +-- ScopeError         scope_too_small          a key that does not allow this
+    |   +-- HostError          host_refused             a request without keys sent to another name than loopback's
+    +-- RateLimitError         rate_limited             too many requests of one client
+    +-- SlowRequestError       request_timeout          a body that did not arrive in time
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from planner.errors import InputError, ReplanError, SolverError, StoreError
 
@@ -24,6 +32,54 @@ class OverloadedError(ReplanError):
     """The queue of requests is full, or a request waited in it for too long."""
 
     code = "overloaded"
+
+
+class AccessError(ReplanError):
+    """Whoever asks may not have what was asked for."""
+
+    code = "access_refused"
+
+
+class KeyMissingError(AccessError):
+    """A request without an API key, or with one that the service does not know."""
+
+    code = "key_missing"
+    headers: ClassVar[Mapping[str, str]] = {"WWW-Authenticate": 'Bearer realm="replan"'}
+
+
+class ScopeError(AccessError):
+    """The key of a request does not allow what it asks for."""
+
+    code = "scope_too_small"
+
+
+class HostError(AccessError):
+    """A service without keys was asked by another name than loopback's, as a web page does that was led there."""
+
+    code = "host_refused"
+
+
+class RateLimitError(ReplanError):
+    """A client sent more requests than it may.
+
+    Parameters
+    ----------
+    wait_s
+        Seconds after which the next one may pass.
+    """
+
+    code = "rate_limited"
+
+    def __init__(self, message: str, *, hint: str | None = None, wait_s: float = 1.0) -> None:
+        super().__init__(message, hint=hint)
+        self.headers = {"Retry-After": str(max(1, math.ceil(wait_s)))}
+
+
+class SlowRequestError(ReplanError):
+    """A request's body did not arrive in time."""
+
+    code = "request_timeout"
+    headers: ClassVar[Mapping[str, str]] = {"Connection": "close"}
 
 
 class SolveTimeoutError(SolverError):

@@ -17,7 +17,19 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from api.errors import CorruptStoreError, MediaTypeError, OverloadedError, RequestError, SolveTimeoutError
+from api.errors import (
+    AccessError,
+    CorruptStoreError,
+    HostError,
+    KeyMissingError,
+    MediaTypeError,
+    OverloadedError,
+    RateLimitError,
+    RequestError,
+    ScopeError,
+    SlowRequestError,
+    SolveTimeoutError,
+)
 from api.models import pointer
 from planner import errors
 
@@ -59,6 +71,12 @@ STATUS_OF_ERROR: Mapping[type[errors.ReplanError], int] = {
     errors.StoreError: 503,
     CorruptStoreError: 500,
     OverloadedError: 503,
+    AccessError: 403,
+    KeyMissingError: 401,
+    ScopeError: 403,
+    HostError: 403,
+    RateLimitError: 429,
+    SlowRequestError: 408,
 }
 """HTTP status of each class of the error tree; a test checks that none is missing."""
 
@@ -128,7 +146,7 @@ def problem_of(error: errors.ReplanError) -> Response:
         retry = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else {}
         return problem(status, error.code, detail, instance=instance, headers=retry)
     # What is left of a body that was refused is not read: the connection ends with the answer.
-    headers = {"Connection": "close"} if status in (413, 415) else {}
+    headers = {"Connection": "close"} if status in (413, 415) else dict(getattr(error, "headers", {}))
     return problem(status, error.code, str(error), places=getattr(error, "places", ()), headers=headers)
 
 
