@@ -6,7 +6,7 @@ are run to their end in this way without times: which worker runs first makes no
 never disables another, so one run that ends proves that every run does, and one that stops shows a set that always waits.
 
 Before that, every result that an instruction computes on or sends must be there at all: computed earlier by the same worker,
-or received by it.
+or received by it. And whoever a collective waits for must join it, once.
 """
 
 from __future__ import annotations
@@ -32,18 +32,20 @@ def require_deadlock_free(programs: Programs) -> None:
     Raises
     ------
     DeadlockError
-        Naming the workers that wait for each other and the instruction each waits at, the first message out of order, or
-        the first instruction that needs a result its worker has neither computed nor received.
+        Naming the workers that wait for each other and the instruction each waits at, the first message out of order,
+        the first instruction that needs a result its worker has neither computed nor received, or a worker that does not
+        join a collective that others wait at.
     """
     _require_send_order(programs)
     _require_inputs(programs)
+    _require_collectives(programs)
     message = _message_ids(programs)
     count = int(message.max(initial=-1)) + 1
     is_receive = programs.opcode == Opcode.RECEIVE
     receiver = np.full(count, -1, dtype=np.int64)
     worker = np.repeat(np.arange(len(programs.offsets) - 1), np.diff(programs.offsets))
     receiver[message[is_receive]] = worker[is_receive]
-    live_in_slot = np.bincount(np.unique(worker) % programs.num_slots, minlength=programs.num_slots).astype(np.int64)
+    live_in_slot = np.bincount(_live_workers(programs) % programs.num_slots, minlength=programs.num_slots)
     at = _run(
         programs.offsets,
         programs.opcode,
@@ -51,7 +53,7 @@ def require_deadlock_free(programs: Programs) -> None:
         programs.stage,
         message,
         receiver,
-        live_in_slot,
+        live_in_slot.astype(np.int64),
         programs.num_stages,
     )
     stuck = np.flatnonzero(at < programs.offsets[1:])
@@ -132,6 +134,43 @@ def _require_inputs(programs: Programs) -> None:
             f"worker {programs.worker_at(int(worker[row]))} at {programs.instruction(row)} needs a result that it has "
             "neither computed before nor receives"
         )
+
+
+def _require_collectives(programs: Programs) -> None:
+    """Check that all live workers of a slot join the same all-reduces, and all live workers the same barrier, once each."""
+    live = _live_workers(programs)
+    worker = np.repeat(np.arange(len(programs.offsets) - 1), np.diff(programs.offsets))
+    # The barrier is counted behind the all-reduces of every stage.
+    kinds = programs.num_stages + 1
+    rows = np.flatnonzero((programs.opcode == Opcode.ALL_REDUCE) | (programs.opcode == Opcode.GLOBAL_BARRIER))
+    which = np.where(programs.opcode[rows] == Opcode.ALL_REDUCE, programs.stage[rows], programs.num_stages)
+    joins = np.bincount(worker[rows] * kinds + which, minlength=(len(programs.offsets) - 1) * kinds).reshape(-1, kinds)
+    twice = rows[joins[worker[rows], which] > 1]
+    if len(twice):
+        row = int(twice[0])
+        raise DeadlockError(
+            f"worker {programs.worker_at(int(worker[row]))} joins {programs.instruction(row)} more than once"
+        )
+    expected = np.zeros((programs.num_slots, kinds), dtype=np.int64)
+    np.maximum.at(expected, live % programs.num_slots, joins[live])
+    expected[:, -1] = expected[:, -1].max()
+    missing, lacking = np.nonzero(joins[live] < expected[live % programs.num_slots])
+    if len(missing):
+        absent, what = int(live[missing[0]]), int(lacking[0])
+        same_slot = worker[rows] % programs.num_slots == absent % programs.num_slots
+        row = int(rows[(which == what) & (same_slot | (what == programs.num_stages))][0])
+        raise DeadlockError(
+            f"worker {programs.worker_at(int(worker[row]))} waits at {programs.instruction(row)} for "
+            f"worker {programs.worker_at(absent)}, whose program ends without it"
+        )
+
+
+def _live_workers(programs: Programs) -> IntColumn:
+    """Worker indices of all live workers, also of those without instructions."""
+    live = np.ones(len(programs.offsets) - 1, dtype=np.bool_)
+    for dead in programs.dead:
+        live[dead.pipeline * programs.num_slots + dead.slot] = False
+    return np.flatnonzero(live)
 
 
 @njit(cache=True)
@@ -242,5 +281,4 @@ def _awaited(programs: Programs, at: IntColumn, message: IntColumn, worker: IntC
         others = others[others % programs.num_slots == waiter % programs.num_slots]
     # Two peers may both stand at an all-reduce, of different stages. A barrier's stage is 0 everywhere.
     here = (programs.opcode[row], programs.stage[row])
-    behind = [int(w) for w in others if (programs.opcode[at[w]], programs.stage[at[w]]) != here]
-    return behind[0] if behind else waiter
+    return next(int(w) for w in others if (programs.opcode[at[w]], programs.stage[at[w]]) != here)

@@ -204,11 +204,25 @@ def test_collectives_in_different_orders_are_named() -> None:
     require_deadlock_free(_join(text.format(0, 0, 1), text.format(1, 0, 1), microbatches=(1, 1), num_slots=1))
 
 
-def test_barrier_that_one_never_reaches_is_a_deadlock() -> None:
-    """A worker without the barrier leaves the others waiting there."""
+def test_whoever_never_joins_a_collective_is_named() -> None:
+    """A worker without the barrier or an all-reduce leaves the others waiting there for it, also if it runs nothing at all."""
     barrier = SECOND.replace("  OPTIMIZER_STEP 1\n", "  GLOBAL_BARRIER\n  OPTIMIZER_STEP 1\n")
-    with pytest.raises(DeadlockError, match="worker 0/1 at GLOBAL_BARRIER"):
+    with pytest.raises(DeadlockError) as caught:
         require_deadlock_free(_join(FIRST, barrier))
+    assert str(caught.value) == (
+        "worker 0/1 waits at GLOBAL_BARRIER for worker 0/0, whose program ends without it"
+    )  # fmt: skip
+    reduce = "{}/0:\n  ALL_REDUCE 0 pipelines 0-1 weight 1/2\n"
+    for absent in ("1/0:\n  OPTIMIZER_STEP 0\n", "1/0:\n"):
+        with pytest.raises(DeadlockError, match=r"0/0 waits at ALL_REDUCE 0 .* for worker 1/0, whose program ends"):
+            require_deadlock_free(_join(reduce.format(0), absent, microbatches=(1, 1), num_slots=1))
+
+
+def test_a_collective_is_joined_once() -> None:
+    """A worker that joins twice does not stand in for one that never does."""
+    reduce = "  ALL_REDUCE 0 pipelines 0-1 weight 1/2\n"
+    with pytest.raises(DeadlockError, match=r"worker 0/0 joins ALL_REDUCE 0 .* more than once"):
+        require_deadlock_free(_join(f"0/0:\n{reduce}{reduce}", "1/0:\n", microbatches=(1, 1), num_slots=1))
 
 
 @pytest.mark.parametrize(
