@@ -9,7 +9,8 @@ from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 
 from api.models import Health
-from api.routes_plans import PROBLEMS, service_of
+from api.responses import PROBLEMS
+from api.routes_plans import service_of
 
 router = APIRouter(tags=["health"])
 _NOT_READY: dict[int | str, dict[str, Any]] = {503: {"model": Health, "description": "Not ready."}}

@@ -1,0 +1,72 @@
+"""What the routes share: answers of stored bytes, and their entries in the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import Request, Response
+from pydantic import BaseModel
+
+from api.models import ProblemDetails
+from api.problems import MEDIA_TYPE
+
+JSON = "application/json"
+IMMUTABLE = "private, max-age=31536000, immutable"
+NOT_MODIFIED = {"description": "The client has it already (If-None-Match)."}
+PROBLEM_REF = {"$ref": f"#/components/schemas/{ProblemDetails.__name__}"}
+PROBLEMS: dict[int, dict[str, Any]] = {
+    status: {"description": description, "content": {MEDIA_TYPE: {"schema": PROBLEM_REF}}}
+    for status, description in {
+        401: "The request carries no key that the service knows.",
+        403: "The key does not allow this.",
+        404: "What the path names is not there.",
+        409: "The request is sound, but contradicts what is known or cannot be answered; the code says which.",
+        413: "The body is larger or nested deeper than allowed.",
+        415: "The body is not application/json.",
+        422: "The path, the query, a header or the body is not what it should be.",
+        429: "Too many requests; see Retry-After.",
+        500: "A fault of the service.",
+        503: "The queue is full, the wait in it was too long, or the store does not answer; see Retry-After.",
+        504: "The solver ran far past its deadline and was stopped.",
+    }.items()
+}
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """OpenAPI entries of the problem answers with these statuses."""
+    return {status: PROBLEMS[status] for status in statuses}
+
+
+def json_of(form: type[BaseModel]) -> dict[str, Any]:
+    """OpenAPI content of a JSON body of this form."""
+    return {JSON: {"schema": {"$ref": f"#/components/schemas/{form.__name__}"}}}
+
+
+def body_of(form: type[BaseModel]) -> dict[str, Any]:
+    """OpenAPI entry of an operation whose body is read by hand: with limits on size and depth."""
+    return {"requestBody": {"required": True, "content": json_of(form)}}
+
+
+def document_answers(form: type[BaseModel], description: str, *statuses: int) -> dict[int | str, dict[str, Any]]:
+    """OpenAPI entries of a route that gives stored bytes of this form, and the problems it has beside the usual ones."""
+    return {
+        200: {"description": description, "content": json_of(form)},
+        304: NOT_MODIFIED,
+        **problems(*sorted({404, 422, 500, 503, *statuses})),
+    }
+
+
+def stored(request: Request, content: bytes, sha256: str) -> Response:
+    """Stored bytes as they are, or 304 where the client has them."""
+    etag = f'"{sha256}"'
+    headers = {"ETag": etag, "Cache-Control": IMMUTABLE}
+    if matches(request.headers.getlist("if-none-match"), etag):
+        return Response(status_code=304, headers=headers)
+    return Response(content, media_type=JSON, headers=headers)
+
+
+def matches(if_none_match: list[str], etag: str) -> bool:
+    """Whether an If-None-Match header holds the tag; comparison is weak, as RFC 9110 asks."""
+    bare = etag.removeprefix("W/")
+    tags = [tag.strip().removeprefix("W/") for line in if_none_match for tag in line.split(",")]
+    return bare in tags or "*" in tags
