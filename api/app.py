@@ -18,7 +18,7 @@ from api.pool import DEFAULT_COMMAND, SolvePool
 from api.problems import install
 from api.service import PlanService
 from api.settings import Settings
-from api.store import PlanStore
+from api.store import Store
 from planner.formats.job_models import JobModel
 from planner.formats.plan_document import PlanDocument
 
@@ -42,7 +42,7 @@ def create_app(settings: Settings, *, worker_command: Sequence[str] = DEFAULT_CO
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        store = await to_thread.run_sync(PlanStore, settings.store_path)
+        store = await to_thread.run_sync(Store, settings.store)
         pool = SolvePool(
             num_processes=settings.solver_processes,
             queue_limit=settings.queue_limit,

@@ -6,10 +6,16 @@
     +-- InputError
     |   +-- RequestError       request_invalid          a body that is not the document it should be
     |   +-- MediaTypeError     media_type_unsupported   a body that is not JSON
+    |   +-- IdempotencyConflictError  idempotency_key_reused  an idempotency key that came with another request before
+    |   +-- TemplateFileError  template_file_invalid    a file of exported templates that is damaged or of another kind
     +-- SolverError
     |   +-- SolveTimeoutError  solve_timeout            a solver process that was killed for running too long
     +-- StoreError
     |   +-- CorruptStoreError  store_corrupt            a stored document that does not match its checksum
+    |   +-- StoreFullError     store_full               no space left for what is to be stored
+    |   +-- StoreReadOnlyError store_read_only          a store that can be read, but not written
+    +-- EpochConflictError     epoch_conflict           a job whose epoch is not the one that the request expected
+    +-- StaleBaseError         epoch_moved              a job that moved on while its next epoch was computed
     +-- OverloadedError        overloaded               a full queue, or too long a wait in it
     +-- AccessError            access_refused
     |   +-- KeyMissingError    key_missing              no API key, or none that the service knows
@@ -108,3 +114,43 @@ class CorruptStoreError(StoreError):
     """A stored document does not match the checksum it was stored with."""
 
     code = "store_corrupt"
+
+
+class IdempotencyConflictError(InputError):
+    """An idempotency key that came with another request before."""
+
+    code = "idempotency_key_reused"
+
+
+class TemplateFileError(InputError):
+    """A file of exported templates that is damaged, cut short or of another kind."""
+
+    code = "template_file_invalid"
+
+
+class StoreFullError(StoreError):
+    """The disk or the database has no space left; nothing of what was to be written is stored."""
+
+    code = "store_full"
+
+
+class StoreReadOnlyError(StoreError):
+    """The store can be read, but not written."""
+
+    code = "store_read_only"
+
+
+class EpochConflictError(ReplanError):
+    """A job's epoch is not the one that the request expected; ``current`` is the number it has."""
+
+    code = "epoch_conflict"
+
+    def __init__(self, message: str, *, hint: str | None = None, current: int | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.current = current
+
+
+class StaleBaseError(ReplanError):
+    """A job moved on while its next epoch was computed: compute again from its new epoch."""
+
+    code = "epoch_moved"

@@ -20,7 +20,9 @@ from starlette.exceptions import HTTPException
 from api.errors import (
     AccessError,
     CorruptStoreError,
+    EpochConflictError,
     HostError,
+    IdempotencyConflictError,
     KeyMissingError,
     MediaTypeError,
     OverloadedError,
@@ -29,6 +31,10 @@ from api.errors import (
     ScopeError,
     SlowRequestError,
     SolveTimeoutError,
+    StaleBaseError,
+    StoreFullError,
+    StoreReadOnlyError,
+    TemplateFileError,
 )
 from api.models import pointer
 from planner import errors
@@ -70,6 +76,12 @@ STATUS_OF_ERROR: Mapping[type[errors.ReplanError], int] = {
     errors.NotFoundError: 404,
     errors.StoreError: 503,
     CorruptStoreError: 500,
+    StoreFullError: 503,
+    StoreReadOnlyError: 503,
+    IdempotencyConflictError: 422,
+    TemplateFileError: 422,
+    EpochConflictError: 409,
+    StaleBaseError: 503,
     OverloadedError: 503,
     AccessError: 403,
     KeyMissingError: 401,
@@ -86,7 +98,10 @@ _SERVER_SIDE_DETAIL: Mapping[type[errors.ReplanError], str] = {
     errors.SolverMissingError: "A solver that this service was told to use is not installed.",
     errors.SolverCrashedError: "The solver process did not come to an answer.",
     SolveTimeoutError: "The solver ran far past its deadline and was stopped.",
-    errors.StoreError: "The store of plans cannot be read or written at the moment.",
+    errors.StoreError: "The store cannot be read or written at the moment.",
+    StoreFullError: "The store has no space left; nothing of this request was stored.",
+    StoreReadOnlyError: "The store can be read, but not written; nothing of this request was stored.",
+    StaleBaseError: "The job moved on more often than the service tries again; nothing of this request was stored.",
     CorruptStoreError: "The stored document is damaged: it does not match its checksum.",
     OverloadedError: "All solver processes are busy and the queue is full, or the wait in it was too long.",
 }

@@ -14,7 +14,7 @@ import uvicorn
 
 from api.app import create_app
 from api.settings import Settings, default_solver_processes
-from api.store import PlanStore
+from api.store import Store
 from planner.errors import OptionError
 
 _LOG = logging.getLogger("replan.api")
@@ -66,7 +66,7 @@ def run(
         queue_limit=queue_limit,
         max_deadline_s=max_deadline_s,
     )
-    PlanStore(settings.store_path).close()  # a store that cannot be used is told before anything starts
+    Store(settings.store).close()  # a store that cannot be used is told before anything starts
     listener = listen(host, port)
     bound_host, bound_port = listener.getsockname()[:2]
     url = f"http://[{bound_host}]:{bound_port}" if ":" in bound_host else f"http://{bound_host}:{bound_port}"

@@ -13,7 +13,7 @@ from anyio import to_thread
 from api.models import PlanRequest, request_digest
 from api.pool import SolvePool
 from api.settings import Settings
-from api.store import Document, PlanStore
+from api.store import Document, Store
 from planner.errors import NotFoundError, OptionError
 
 _T = TypeVar("_T")
@@ -44,7 +44,7 @@ class PlanService:
         Version of RePlan; another version answers the same request anew.
     """
 
-    def __init__(self, *, store: PlanStore, pool: SolvePool, settings: Settings, version: str) -> None:
+    def __init__(self, *, store: Store, pool: SolvePool, settings: Settings, version: str) -> None:
         self.store = store
         self.pool = pool
         self.settings = settings

@@ -1,0 +1,30 @@
+"""The store: plans, jobs, templates, epochs, operations and API keys, on SQLite or PostgreSQL."""
+
+from api.store.engine import parse_url
+from api.store.epochs import AcknowledgementRecord, Appended, Cause, EpochRecord, EventRecord
+from api.store.jobs import JobEntry, JobRecord, Mode
+from api.store.keys import ApiKeyRecord
+from api.store.operations import FinalState, OperationRecord, OperationState
+from api.store.plans import Document
+from api.store.store import Store
+from api.store.templates import TemplateFacts, TemplateRecord
+
+__all__ = [
+    "AcknowledgementRecord",
+    "ApiKeyRecord",
+    "Appended",
+    "Cause",
+    "Document",
+    "EpochRecord",
+    "EventRecord",
+    "FinalState",
+    "JobEntry",
+    "JobRecord",
+    "Mode",
+    "OperationRecord",
+    "OperationState",
+    "Store",
+    "TemplateFacts",
+    "TemplateRecord",
+    "parse_url",
+]

@@ -1,0 +1,1 @@
+"""Migrations of the store, run when it is opened; see :mod:`api.store.versions`."""

@@ -1,0 +1,1 @@
+"""One module a migration. A released one is never changed."""

@@ -1,0 +1,29 @@
+"""The store: all of its tables behind one object."""
+
+from __future__ import annotations
+
+from api.store.epochs import EpochRows
+from api.store.jobs import JobRows
+from api.store.keys import KeyRows
+from api.store.operations import OperationRows
+from api.store.plans import PlanRows
+from api.store.templates import TemplateRows
+from api.store.versions import schema_version
+
+
+class Store(PlanRows, TemplateRows, JobRows, EpochRows, OperationRows, KeyRows):
+    """Everything the service remembers, in one SQLite file or PostgreSQL database.
+
+    Safe to use from several threads, and by several servers at once. What a method that writes has returned is durable.
+    See :class:`api.store.engine.Database` for how it is opened.
+    """
+
+    def check(self) -> None:
+        """Read the schema version, to see that the store answers.
+
+        Raises
+        ------
+        StoreError
+            If it does not.
+        """
+        self._read(schema_version)
