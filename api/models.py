@@ -5,18 +5,26 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from api.errors import RequestError
 
+F = TypeVar("F", bound="Form")
 
-class _Form(BaseModel):
+
+class Form(BaseModel):
+    """What a client sends."""
+
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
+    def canonical(self) -> bytes:
+        """The request with every default filled in, as canonical JSON: equal requests give equal bytes."""
+        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":")).encode("ascii")
 
-class FailureSetRequest(_Form):
+
+class FailureSetRequest(Form):
     """What is down or slow. Every text has the form that ``replan plan`` takes."""
 
     fail: list[str] = Field(
@@ -31,7 +39,7 @@ class FailureSetRequest(_Form):
     )
 
 
-class PlanOptions(_Form):
+class PlanOptions(Form):
     """Limits of the search for a plan."""
 
     deadline_s: Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)] = Field(
@@ -51,7 +59,7 @@ class PlanOptions(_Form):
     )
 
 
-class PlanRequest(_Form):
+class PlanRequest(Form):
     """A job, what failed, and how long to search."""
 
     job: dict[str, Any] = Field(description="The job document: the same as a job file's, as JSON.")
@@ -59,10 +67,6 @@ class PlanRequest(_Form):
         default=FailureSetRequest(), description="The failure set; empty for a fault-free plan."
     )
     options: PlanOptions = Field(default=PlanOptions(), description="Limits of the search.")
-
-    def canonical(self) -> bytes:
-        """The request with every default filled in, as canonical JSON: equal requests give equal bytes."""
-        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":")).encode("ascii")
 
 
 class FaultyPlace(BaseModel):
@@ -104,7 +108,7 @@ def pointer(location: Sequence[int | str]) -> str:
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in location)
 
 
-def read_plan_request(document: Any) -> PlanRequest:
+def read_form(form: type[F], document: Any) -> F:
     """Check the form of a parsed request body.
 
     Raises
@@ -113,7 +117,7 @@ def read_plan_request(document: Any) -> PlanRequest:
         If it has another form; names each place.
     """
     try:
-        return PlanRequest.model_validate(document)
+        return form.model_validate(document)
     except ValidationError as error:
         places = [{"pointer": pointer(e["loc"]), "detail": e["msg"]} for e in error.errors(include_url=False)]
         shown = "; ".join(f"{place['pointer'] or '/'}: {place['detail']}" for place in places[:4])

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Request, Response
 
 from api.answers import PlanSummary, WorkerProgram
 from api.limits import parse_body, read_body
-from api.models import PlanRequest, read_plan_request
+from api.models import PlanRequest, read_form
 from api.responses import JSON, body_of, document_answers, json_of, problems, stored
 from api.service import PlanService
 from api.store import Document
@@ -41,7 +41,7 @@ async def post_plan(request: Request) -> Response:
     service = service_of(request)
     max_bytes = service.settings.max_body_bytes
     body = await read_body(request, max_bytes=max_bytes)
-    form = await to_thread.run_sync(lambda: read_plan_request(parse_body(body, max_bytes=max_bytes)))
+    form = await to_thread.run_sync(lambda: read_form(PlanRequest, parse_body(body, max_bytes=max_bytes)))
     answer = await service.plan(form)
     return Response(
         answer.summary.content,

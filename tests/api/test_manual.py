@@ -7,7 +7,7 @@ from pathlib import Path
 
 from api.app import create_app
 from api.limits import parse_body
-from api.models import PlanOptions, read_plan_request
+from api.models import PlanOptions, PlanRequest, read_form
 from api.problems import STATUS_OF_ERROR
 from api.settings import Settings
 from planner.formats.documents import MAX_DEPTH
@@ -50,4 +50,4 @@ def test_options_and_limits_are_told_as_they_are() -> None:
 def test_the_example_request_is_one() -> None:
     """The request that the manual posts has the documented form."""
     body = (ROOT / "examples" / "plan-request.json").read_bytes()
-    assert read_plan_request(parse_body(body, max_bytes=2**20)).failures.fail == ["n06"]
+    assert read_form(PlanRequest, parse_body(body, max_bytes=2**20)).failures.fail == ["n06"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from api.answers import PlanSummary, WorkerProgram
-from api.models import PlanRequest, read_plan_request
+from api.models import PlanRequest, read_form
 from api.planning import HANDLERS, answer_plan, answer_programs, workers_of_ranks
 from planner.errors import FailureSetError, HostlistError, JobFileError, PlanHashError
 from planner.formats.plan_file import load_plan
@@ -19,7 +19,7 @@ REQUEST: dict[str, Any] = json.loads((Path(__file__).parents[2] / "examples" / "
 
 def plan_of(**changes: object) -> list[bytes]:
     """Answer to the example's request with some parts changed."""
-    return answer_plan([read_plan_request(REQUEST | changes).canonical()])
+    return answer_plan([read_form(PlanRequest, REQUEST | changes).canonical()])
 
 
 def test_a_request_becomes_a_plan_with_its_summary() -> None:
