@@ -15,8 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from planner.dataflow import NO_ROW, Dataflow
+from planner.dataflow import Dataflow
 from planner.errors import InvalidScheduleError
+from planner.execution import find_receivers, run_until_blocked
 from planner.problem import Problem
 from planner.render_grid import render_around
 from planner.schedule import IntColumn, Schedule
@@ -70,11 +71,9 @@ def prepare_order(problem: Problem, schedule: Schedule) -> Order:
         waiting workers and operations.
     """
     flow = require_sound(problem, schedule)
-    receiver_row = np.full(schedule.num_operations, NO_ROW, dtype=np.int64)
-    receivers = np.flatnonzero(flow.is_remote)
-    receiver_row[flow.input_row[receivers]] = receivers
+    receiver_row = find_receivers(flow)
     num_workers = schedule.num_pipelines * schedule.num_slots
-    sequence, position = _run_until_blocked(schedule.offsets, flow.input_row, receiver_row, flow.worker)
+    sequence, position = run_until_blocked(schedule.offsets, flow.input_row, receiver_row, flow.worker)
     if len(sequence) < schedule.num_operations:
         raise InvalidScheduleError(_describe_cycle(schedule, flow, position))
     return Order(
@@ -109,40 +108,6 @@ def run_iteration(order: Order, release_ns: IntColumn, duration_ns: IntColumn) -
         release_ns,
     )
     return IterationRun(start_ns=start, end_ns=end, done_ns=done)
-
-
-@njit(cache=True)
-def _run_until_blocked(
-    offsets: IntColumn, input_row: IntColumn, receiver_row: IntColumn, worker: IntColumn
-) -> tuple[IntColumn, IntColumn]:
-    """Run each worker until it waits for another; returns the rows run, in that order, and each worker's next row."""
-    num_workers = len(offsets) - 1
-    position = offsets[:-1].copy()
-    sequence = np.empty(len(input_row), np.int64)
-    finished = np.zeros(len(input_row), np.bool_)
-    num_run = 0
-    # A worker is put here when it may go on: once at the start, and each time the row it waits for has run, so that at
-    # most two entries are its own.
-    ready = np.empty(2 * num_workers, np.int64)
-    for w in range(num_workers):
-        ready[w] = num_workers - 1 - w
-    num_ready = num_workers
-    while num_ready > 0:
-        num_ready -= 1
-        w = ready[num_ready]
-        while position[w] < offsets[w + 1]:
-            row = position[w]
-            if input_row[row] >= 0 and not finished[input_row[row]]:
-                break
-            finished[row] = True
-            sequence[num_run] = row
-            num_run += 1
-            position[w] += 1
-            receiver = receiver_row[row]
-            if receiver >= 0 and position[worker[receiver]] == receiver:
-                ready[num_ready] = worker[receiver]
-                num_ready += 1
-    return sequence[:num_run], position
 
 
 @njit(cache=True)

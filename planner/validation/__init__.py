@@ -18,6 +18,7 @@ code                   meaning
 ``precedence``         an operation starts before its input exists and has been transferred
 ``link_order``         its own input would be there, but an earlier message on the same link would still be under way
 ``memory``             a worker's order holds more bytes than its slot's ``capacity_bytes``
+``cycle``              operations without length, planned for one moment, wait for each other: the order cannot run
 ``period``             a slot (``staggered``) or the whole iteration (``global``) and its sync take longer than the period
 ``truncated``          more violations exist than are listed; the message says how many
 =====================  ==============================================================================================

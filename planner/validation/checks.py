@@ -7,7 +7,7 @@ from planner.errors import InvalidScheduleError
 from planner.problem import Problem
 from planner.render_grid import render_around
 from planner.schedule import Schedule
-from planner.validation import structure, times
+from planner.validation import order, structure, times
 from planner.validation.findings import Findings, Violation
 
 MAX_VIOLATIONS = 1000
@@ -63,6 +63,9 @@ def validate(
         if bool(flow.known.all()):
             times.check_memory(findings, flow)
         times.check_period(findings, flow, period_ns)
+        # Any other cycle shows as an overlap or a precedence that is broken.
+        if not findings.violations:
+            order.check_order(findings, flow)
     return findings.result()
 
 

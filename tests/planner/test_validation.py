@@ -44,8 +44,14 @@ LOOP = Problem(
     slots=(Slot(stages=(0, 2)), Slot(stages=(1,))),
     microbatches=(2,),
 )
+# Nothing takes time, so all may be planned for one moment, in whatever order.
+MOMENT_COST = Stage(forward_ns=0, input_grad_ns=0, weight_grad_ns=0)
+MOMENT = replace(TWO, stages=(MOMENT_COST, MOMENT_COST), microbatches=(2,))
+MOMENT_FIRST = "0/0: 0F0.0@0+0 0F0.1@0+0 0I0.0@0+0 0W0.0@0+0 0I0.1@0+0 0W0.1@0+0\n"
+MOMENT_SECOND = "0/1: 1F0.0@0+0 1F0.1@0+0 1I0.0@0+0 1W0.0@0+0 1I0.1@0+0 1W0.1@0+0\n"
 
 FEASIBLE = {
+    "all in one moment": (MOMENT, MOMENT_FIRST + MOMENT_SECOND, 0),
     "split": (TWO, FIRST + SECOND, 13),
     "later than needed": (TWO, FIRST.replace("0W0.0@12", "0W0.0@20") + SECOND, 21),
     # B of stage 1 ends at 9, so its gradient arrives at 10.
@@ -158,6 +164,19 @@ INFEASIBLE = {
         "0/0: 0F0.0@0+2 0I0.0@2+3 0F0.1@5+2 0W0.0@7+1 0I0.1@8+3 0W0.1@11+1\n",
         12,
         ["memory"],
+    ),
+    # 0/0 runs 0F0.1 after 0I0.0, which needs 1I0.0, which 0/1 runs after 1F0.1, which needs 0F0.1.
+    "workers wait for each other": (
+        MOMENT,
+        MOMENT_FIRST.replace("0F0.1@0+0 0I0.0@0+0", "0I0.0@0+0 0F0.1@0+0") + MOMENT_SECOND,
+        0,
+        ["cycle"] * 2,
+    ),
+    "worker waits for itself": (
+        MOMENT,
+        MOMENT_FIRST.replace("0I0.0@0+0 0W0.0@0+0", "0W0.0@0+0 0I0.0@0+0") + MOMENT_SECOND,
+        0,
+        ["cycle"],
     ),
     "period too short": (TWO, FIRST + SECOND, 12, ["period"]),
     "sync does not fit": (
