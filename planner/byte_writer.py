@@ -64,5 +64,5 @@ def put_operation(buffer: Bytes, at: int, stage: int, letter: int, pipeline: int
     buffer[at] = letter
     at = put_number(buffer, at + 1, pipeline)
     buffer[at] = 46
-    at = put_number(buffer, at + 1, microbatch)
-    return at
+    end: int = put_number(buffer, at + 1, microbatch)
+    return end

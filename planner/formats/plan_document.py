@@ -139,16 +139,21 @@ class ProvenanceForm(_Form):
     versions: dict[str, str]
 
 
-class ContentForm(_Form):
-    """Everything that ``plan_id`` covers."""
+class FactsForm(_Form):
+    """Everything that ``plan_id`` covers, but for the schedule."""
 
     job: JobForm
     failures: FailuresForm
     problem: ProblemForm
-    schedule: dict[WorkerText, WorkerForm]
     worker_ranks: list[str]
     result: ResultForm
     provenance: ProvenanceForm
+
+
+class ContentForm(FactsForm):
+    """Everything that ``plan_id`` covers."""
+
+    schedule: dict[WorkerText, WorkerForm]
 
 
 class PlanDocument(_Form):
@@ -169,14 +174,25 @@ def plan_from_document(document: PlanDocument) -> Plan:
     ReplanError
         If the parts contradict each other.
     """
-    content = document.content
+    problem = problem_from_form(document.content.problem)
+    schedule = schedule_from_form(document.content.schedule, problem)
+    return plan_from_facts(document.content, problem, schedule, document.wall_s)
+
+
+def plan_from_facts(content: FactsForm, problem: Problem, schedule: Schedule, wall_s: float) -> Plan:
+    """Build a plan of a schedule and everything else that a plan's content says.
+
+    Raises
+    ------
+    ReplanError
+        If the parts contradict each other.
+    """
     result, provenance, failures = content.result, content.provenance, content.failures
-    problem = problem_from_form(content.problem)
     return Plan(
         job_name=content.job.name,
         job_sha256=content.job.sha256,
         problem=problem,
-        schedule=schedule_from_form(content.schedule, problem),
+        schedule=schedule,
         worker_ranks=tuple(content.worker_ranks),
         failed_nodes=tuple(failures.nodes),
         failed_workers=tuple(parse_worker(text) for text in failures.workers),
@@ -208,7 +224,7 @@ def plan_from_document(document: PlanDocument) -> Plan:
         target_gap=provenance.target_gap,
         solver_workers=provenance.solver_workers,
         versions=tuple(sorted(provenance.versions.items())),
-        wall_s=document.wall_s,
+        wall_s=wall_s,
     )
 
 
