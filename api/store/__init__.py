@@ -7,7 +7,9 @@ from api.store.keys import ApiKeyRecord
 from api.store.operations import FinalState, OperationRecord, OperationState
 from api.store.plans import Document
 from api.store.store import Store
+from api.store.template_file import ImportCounts
 from api.store.templates import TemplateFacts, TemplateRecord
+from api.store.watch import EpochFeed
 
 __all__ = [
     "AcknowledgementRecord",
@@ -15,9 +17,11 @@ __all__ = [
     "Appended",
     "Cause",
     "Document",
+    "EpochFeed",
     "EpochRecord",
     "EventRecord",
     "FinalState",
+    "ImportCounts",
     "JobEntry",
     "JobRecord",
     "Mode",

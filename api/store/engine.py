@@ -66,6 +66,11 @@ class Database:
         """Close all connections."""
         self._engine.dispose()
 
+    def connection_options(self) -> dict[str, Any]:
+        """Arguments of :func:`psycopg.connect` for a connection of one's own to a PostgreSQL database."""
+        _, options = self._engine.dialect.create_connect_args(self.url)
+        return {**_POSTGRESQL_OPTIONS, **options}
+
     def _read(self, work: Callable[[sa.Connection], _T]) -> _T:
         """Run statements that read, each for itself."""
         return self._retried("read", lambda: self._reading(work))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, BinaryIO, NamedTuple
 
 import sqlalchemy as sa
 
@@ -13,6 +14,7 @@ from api.errors import CorruptStoreError
 from api.store.checksums import row_checksum, sha256_hex
 from api.store.engine import Database
 from api.store.schema import EPOCHS, TEMPLATES
+from api.store.template_file import ImportCounts, TemplateHeader, TemplateWriter, read_templates
 from planner.errors import NotFoundError
 
 
@@ -145,6 +147,60 @@ class TemplateRows(Database):
             conditions.append(TEMPLATES.c.sha256 == sha256)
         return self._write(lambda connection: connection.execute(TEMPLATES.delete().where(*conditions)).rowcount > 0)
 
+    def export_templates(self, job_sha256s: Iterable[str], stream: BinaryIO) -> int:
+        """Write the best template of each failure key of some jobs to a binary stream; how many there were.
+
+        Raises
+        ------
+        CorruptStoreError
+            If one is damaged.
+        """
+        writer = TemplateWriter(stream)
+        for job_sha256 in sorted(set(job_sha256s)):
+            for failure_key in self.template_keys(job_sha256):
+                record = self.template(job_sha256, failure_key)
+                if record is not None:
+                    writer.add(_header(record), record.content)
+        writer.finish()
+        return writer.num_records
+
+    def import_templates(self, stream: BinaryIO) -> ImportCounts:
+        """Store the templates of a file, each unless a better one is there.
+
+        Parameters
+        ----------
+        stream
+            A binary stream that can be read twice: all of it is checked before anything is stored.
+
+        Raises
+        ------
+        TemplateFileError
+            If the file is of another kind, of a newer version, cut short or damaged; nothing of it is stored then.
+        StoreError
+            If the store cannot take them; what had been stored by then stays.
+        """
+        start = stream.tell()
+        for _ in read_templates(stream):
+            pass
+        stream.seek(start)
+        num_read = num_stored = 0
+        # A few at a time, so that events of jobs do not wait for the whole file.
+        for batch in _batches(read_templates(stream)):
+            num_read += len(batch)
+            num_stored += self._write(partial(self._import, batch=batch))
+        return ImportCounts(read=num_read, stored=num_stored)
+
+    def _import(self, connection: sa.Connection, batch: Sequence[tuple[TemplateHeader, bytes]]) -> int:
+        now = self._now(connection)
+        # Everybody takes the rows in the same order, so that two imports do not wait for each other in a circle.
+        ordered = sorted(batch, key=lambda item: (item[0].job_sha256, item[0].failure_key))
+        stored = 0
+        for header, content in ordered:
+            facts = header.model_dump(exclude={"size"})
+            _, is_new = self._put_template(connection, TemplateRecord(content=content, created_at=now, **facts))
+            stored += is_new
+        return stored
+
     def _put_template(self, connection: sa.Connection, record: TemplateRecord) -> tuple[TemplateRecord, bool]:
         conditions = _of_key(record.job_sha256, record.failure_key)
         t = TEMPLATES.c
@@ -190,12 +246,42 @@ class TemplateRows(Database):
         return record
 
 
+_BATCH_BYTES = 4 * 2**20
 _KEY = ("job_sha256", "key_sha256", "sha256")
 _WORST_FIRST: Sequence[sa.ColumnElement[Any]] = (
     TEMPLATES.c.period_ns.desc(),
     TEMPLATES.c.bound_ns,
     TEMPLATES.c.created_at.desc(),
 )
+
+
+def _batches(
+    records: Iterable[tuple[TemplateHeader, bytes]],
+) -> Iterator[list[tuple[TemplateHeader, bytes]]]:
+    """Records in lists of a few megabytes each."""
+    batch: list[tuple[TemplateHeader, bytes]] = []
+    size = 0
+    for header, content in records:
+        batch.append((header, content))
+        size += len(content)
+        if size >= _BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _header(record: TemplateRecord) -> TemplateHeader:
+    return TemplateHeader(
+        job_sha256=record.job_sha256,
+        failure_key=record.failure_key,
+        sha256=record.sha256,
+        size=len(record.content),
+        period_ns=record.period_ns,
+        bound_ns=record.bound_ns,
+        solver=record.solver,
+        deadline_s=record.deadline_s,
+    )
 
 
 def _of_key(job_sha256: str, failure_key: str) -> tuple[sa.ColumnElement[bool], ...]:

@@ -1,0 +1,165 @@
+"""Wait for epochs: those appended by this process, by other processes and by other replicas."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+from contextlib import closing, suppress
+from types import TracebackType
+
+import psycopg
+from anyio import to_thread
+
+from api.store.engine import BUSY_TIMEOUT_S
+from api.store.notices import CHANNEL, read_notice
+from api.store.store import Store
+from planner.errors import StoreError
+
+POLL_S = 0.25
+_PROBE_S = 10.0
+_RECONNECT_S = (0.1, 0.5, 2.0)
+_LOG = logging.getLogger("replan.store")
+
+
+class EpochFeed:
+    """Tells those who wait for a job's next epoch that it is there.
+
+    It knows the newest epoch of every job: from :meth:`announce`, from PostgreSQL's notices, and on SQLite from looking
+    every ``poll_s`` seconds whether another process wrote to the file. A lost connection is made again, and what was
+    missed meanwhile is read. Used as an asynchronous context manager; all methods belong to the event loop's thread.
+
+    Parameters
+    ----------
+    store
+        An open store, owned by the caller.
+    poll_s
+        Seconds between two looks at an SQLite file, above 0.
+    """
+
+    def __init__(self, store: Store, *, poll_s: float = POLL_S) -> None:
+        self._store = store
+        self._poll_s = poll_s
+        self._latest: dict[str, int] = {}
+        self._waiting: dict[str, dict[asyncio.Future[None], int]] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
+        self._connected = asyncio.Event()
+
+    async def __aenter__(self) -> EpochFeed:
+        """Start to listen; the store need not answer yet."""
+        self._task = asyncio.create_task(self._follow(), name="epoch-feed")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stop to listen and wake all who wait."""
+        self.close()
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    def close(self) -> None:
+        """Wake all who wait, now and from now on, so that a server that stops can answer them."""
+        self._is_closed = True
+        for job_id in list(self._waiting):
+            self._wake(job_id, None)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether waiting is over for good."""
+        return self._is_closed
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether epochs of other processes are seen at the moment."""
+        return self._connected.is_set()
+
+    @property
+    def num_waiting(self) -> int:
+        """How many wait."""
+        return sum(map(len, self._waiting.values()))
+
+    def announce(self, job_id: str, epoch: int) -> None:
+        """Tell that a job has this epoch; 0 that it was deleted. Old news changes nothing."""
+        if epoch == 0:
+            self._latest.pop(job_id, None)
+            self._wake(job_id, None)
+        elif epoch > self._latest.get(job_id, 0):
+            self._latest[job_id] = epoch
+            self._wake(job_id, epoch)
+
+    async def wait(self, job_id: str, after: int, timeout: float) -> None:
+        """Wait until a job has an epoch behind ``after``, it is deleted, the feed closes, or ``timeout`` seconds are over.
+
+        Read the store afterwards, whatever ended the wait.
+        """
+        if self._is_closed or self._latest.get(job_id, 0) > after:
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting = self._waiting.setdefault(job_id, {})
+        waiting[waiter] = after
+        try:
+            async with asyncio.timeout(timeout):
+                await waiter
+        except TimeoutError:
+            pass
+        finally:
+            del waiting[waiter]
+            if not waiting and self._waiting.get(job_id) is waiting:
+                del self._waiting[job_id]
+
+    def _wake(self, job_id: str, epoch: int | None) -> None:
+        """Wake those of a job who wait for this epoch, or all of them."""
+        for waiter, after in self._waiting.get(job_id, {}).items():
+            if (epoch is None or epoch > after) and not waiter.done():
+                waiter.set_result(None)
+
+    async def _follow(self) -> None:
+        failures = 0
+        while True:
+            try:
+                await (self._poll() if self._store.is_sqlite else self._listen())
+            except (psycopg.Error, sqlite3.Error, StoreError, OSError) as error:
+                failures = 0 if self._connected.is_set() else failures + 1
+                self._connected.clear()
+                if failures <= 1:
+                    _LOG.warning("epochs of other processes are not seen until the store answers again: %s", error)
+                await asyncio.sleep(_RECONNECT_S[min(failures, len(_RECONNECT_S) - 1)])
+
+    async def _catch_up(self) -> None:
+        for job_id, epoch in (await to_thread.run_sync(self._store.current_epochs)).items():
+            self.announce(job_id, epoch)
+        self._connected.set()
+
+    async def _listen(self) -> None:
+        connection = await psycopg.AsyncConnection.connect(autocommit=True, **self._store.connection_options())
+        async with connection:
+            await connection.execute(f"LISTEN {CHANNEL}")
+            await self._catch_up()
+            while True:
+                async for notice in connection.notifies(timeout=_PROBE_S):
+                    self._hear(notice.payload)
+                # A server that has vanished without a word is noticed when it is asked something.
+                await connection.execute("SELECT 1")
+
+    def _hear(self, payload: str) -> None:
+        try:
+            self.announce(*read_notice(payload))
+        except ValueError:
+            _LOG.warning("a notice on channel %s is not one of RePlan's: %.80r", CHANNEL, payload)
+
+    async def _poll(self) -> None:
+        # The number that tells of others' writes is one of the connection, so the same one asks each time.
+        path = str(self._store.url.database)
+        connect = lambda: sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, check_same_thread=False)  # noqa: E731
+        with closing(await to_thread.run_sync(connect)) as connection:
+            seen = None
+            while True:
+                version = await to_thread.run_sync(lambda: connection.execute("PRAGMA data_version").fetchone()[0])
+                if version != seen:
+                    await self._catch_up()
+                    seen = version
+                await asyncio.sleep(self._poll_s)
