@@ -13,9 +13,16 @@ from pydantic.json_schema import models_json_schema
 
 from api import routes_health, routes_plans
 from api.answers import PlanSummary, WorkerProgram
+from api.drain import Drain
 from api.models import PlanRequest, ProblemDetails
+from api.observability.middleware import RequestObserver
+from api.observability.telemetry import Telemetry
 from api.pool import DEFAULT_COMMAND, SolvePool
 from api.problems import install
+from api.security.authenticator import Authenticator, StoredKey
+from api.security.middleware import ClientLimits, Gate
+from api.security.openapi import describe_access
+from api.security.stored_keys import look_up, needs_keys
 from api.service import PlanService
 from api.settings import Settings
 from api.store import Store
@@ -39,6 +46,7 @@ def create_app(settings: Settings, *, worker_command: Sequence[str] = DEFAULT_CO
         How a solver process is started.
     """
     version = importlib.metadata.version("replan")
+    telemetry, drain = Telemetry(version=version), Drain()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -52,6 +60,12 @@ def create_app(settings: Settings, *, worker_command: Sequence[str] = DEFAULT_CO
         )
         service = PlanService(store=store, pool=pool, settings=settings, version=version)
         app.state.service = service
+        app.state.store = store
+        telemetry.watch(
+            queue_depth=lambda: pool.num_waiting,
+            processes_ready=lambda: pool.num_ready,
+            is_draining=lambda: drain.has_begun,
+        )
         pool.start()
         try:
             yield
@@ -64,14 +78,35 @@ def create_app(settings: Settings, *, worker_command: Sequence[str] = DEFAULT_CO
     app = FastAPI(
         title="RePlan", version=version, description=_DESCRIPTION, lifespan=lifespan, docs_url=None, redoc_url=None
     )
+    app.state.telemetry, app.state.drain = telemetry, drain
     install(app)
+    _add_middleware(app, settings, telemetry)
     app.include_router(routes_plans.router)
     app.include_router(routes_health.router)
-    _complete_openapi(app)
+    _complete_openapi(app, has_keys=needs_keys(settings))
     return app
 
 
-def _complete_openapi(app: FastAPI) -> None:
+def _add_middleware(app: FastAPI, settings: Settings, telemetry: Telemetry) -> None:
+    """Put the gate before all routes, and before the gate what gives requests their ids."""
+
+    async def look_up_key(key_id: str) -> StoredKey | None:
+        return await to_thread.run_sync(look_up, app.state.store, key_id)
+
+    authenticator = None
+    if needs_keys(settings):
+        authenticator = Authenticator(look_up_key, on_stale=lambda: telemetry.degraded("key_not_checked"))
+    limits = ClientLimits(
+        read_rate=settings.read_rate,
+        change_rate=settings.change_rate,
+        refusal_rate=settings.refusal_rate,
+        body_timeout_s=settings.body_timeout_s,
+    )
+    app.add_middleware(Gate, authenticator=authenticator, limits=limits, telemetry=telemetry)
+    app.add_middleware(RequestObserver, telemetry=telemetry)
+
+
+def _complete_openapi(app: FastAPI, *, has_keys: bool) -> None:
     """Add the forms that routes read and write as bytes to the components of the OpenAPI document."""
     generate = app.openapi
 
@@ -85,6 +120,7 @@ def _complete_openapi(app: FastAPI) -> None:
         # A request's job is read by the planner's own reader, which says more of what is wrong in it.
         job = document["components"]["schemas"][PlanRequest.__name__]["properties"]["job"]
         job["$ref"] = f"#/components/schemas/{JobModel.__name__}"
+        describe_access(document, has_keys=has_keys)
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]

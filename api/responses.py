@@ -20,6 +20,7 @@ PROBLEMS: dict[int, dict[str, Any]] = {
         401: "The request carries no key that the service knows.",
         403: "The key does not allow this.",
         404: "What the path names is not there.",
+        408: "The body did not arrive in time.",
         409: "The request is sound, but contradicts what is known or cannot be answered; the code says which.",
         413: "The body is larger or nested deeper than allowed.",
         415: "The body is not application/json.",

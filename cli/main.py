@@ -13,6 +13,7 @@ import click
 
 from cli.bounds import bounds
 from cli.errors import ExitCode, show_error
+from cli.keys import keys
 from cli.plan import plan
 from cli.program import program
 from cli.replay import replay
@@ -36,7 +37,7 @@ def cli() -> None:
     """
 
 
-for _command in (plan, bounds, validate, replay, program, show, serve):
+for _command in (plan, bounds, validate, replay, program, show, serve, keys):
     cli.add_command(_command)
 
 

@@ -24,7 +24,7 @@ FAKE = (sys.executable, "-P", str(Path(__file__).with_name("fake_worker.py")))
 
 def client_of(path: Path, **changes: Any) -> TestClient:
     """Client of an application on a store in ``path``."""
-    settings = Settings(store_path=path / "plans.db", **changes)
+    settings = Settings(**{"store": str(path / "plans.db"), "solver_processes": 1} | changes)
     return TestClient(create_app(settings, worker_command=FAKE), raise_server_exceptions=False)
 
 
@@ -223,7 +223,7 @@ def test_plans_survive_a_restart_and_damage_is_told(tmp_path: Path) -> None:
 
 def test_readiness_tells_what_is_missing(tmp_path: Path) -> None:
     """Without a warm solver process the service lives but is not ready."""
-    settings = Settings(store_path=tmp_path / "plans.db")
+    settings = Settings(store=str(tmp_path / "plans.db"))
     with TestClient(create_app(settings, worker_command=(*FAKE, "never-ready"))) as client:
         assert client.get("/healthz").status_code == 200
         answer = client.get("/readyz")
@@ -260,6 +260,7 @@ def test_openapi_is_complete(client: TestClient) -> None:
         ("/v1/plans/{plan_id}/programs/{worker}", "get"),
         ("/healthz", "get"),
         ("/readyz", "get"),
+        ("/metrics", "get"),
     }
     for operation in operations.values():
         assert operation["summary"]

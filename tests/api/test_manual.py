@@ -22,7 +22,8 @@ def test_every_code_stands_beside_its_status() -> None:
     rows = re.findall(r"^\| (\d{3}) \| ([^|]*) \|", table, re.MULTILINE)
     shown = {code: int(status) for status, codes in rows for code in re.findall(r"`(\w+)`", codes)}
     of_http = {"route_not_found": 404, "method_not_allowed": 405, "internal": 500}
-    assert shown == {kind.code: status for kind, status in STATUS_OF_ERROR.items()} | of_http
+    of_connections = {"request_malformed": 400, "headers_too_large": 431}
+    assert shown == {kind.code: status for kind, status in STATUS_OF_ERROR.items()} | of_http | of_connections
 
 
 def test_every_route_is_named() -> None:

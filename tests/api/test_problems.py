@@ -39,7 +39,7 @@ def test_answers_are_problem_documents(kind: type[ReplanError]) -> None:
     assert document["type"] == f"urn:replan:problem:{kind.code}"
     shown = "the message" in document["detail"], "the hint" in document["detail"]
     assert shown == ((True, True) if answer.status_code < 500 else (False, False))
-    assert ("retry-after" in answer.headers) == (answer.status_code == 503)
+    assert ("retry-after" in answer.headers) == (answer.status_code in (429, 503))
     assert ("instance" in document) == (answer.status_code >= 500)
 
 
