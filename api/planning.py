@@ -8,6 +8,7 @@ from typing import Any
 
 from api.messages import Handler
 from api.models import PlanOptions, PlanRequest
+from api.precompute import template
 from planner.failures import parse_failures
 from planner.formats.job_file import job_from_document
 from planner.formats.plan_file import dump_plan, load_plan
@@ -117,5 +118,9 @@ def _to_json(document: Mapping[str, Any]) -> bytes:
     return json.dumps(document, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
-HANDLERS: Mapping[bytes, Handler] = {b"plan": answer_plan, b"programs": answer_programs}
+HANDLERS: Mapping[bytes, Handler] = {
+    b"plan": answer_plan,
+    b"programs": answer_programs,
+    template.HANDLER: template.answer_template,
+}
 """What a request may name as its first part."""
