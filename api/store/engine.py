@@ -115,7 +115,8 @@ class Database:
 
     def _insert_missing(self, connection: sa.Connection, table: sa.Table, **values: Any) -> bool:
         """Insert a row unless one with its key is there; whether it was not."""
-        return connection.execute(self._insert(table).values(**values).on_conflict_do_nothing()).rowcount == 1
+        insert = self._insert(table).values(**values).on_conflict_do_nothing()
+        return connection.execute(insert, execution_options={"preserve_rowcount": True}).rowcount == 1
 
     def _locked(self, query: sa.Select[Any], *, shared: bool = False, skip_locked: bool = False) -> sa.Select[Any]:
         """Lock the rows that a query of a transaction finds; on SQLite the transaction has the whole file.
