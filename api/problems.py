@@ -17,6 +17,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
+from api.adapters.errors import ReportError
 from api.errors import (
     AccessError,
     CorruptStoreError,
@@ -61,6 +62,7 @@ STATUS_OF_ERROR: Mapping[type[errors.ReplanError], int] = {
     errors.PlanFileError: 422,
     errors.PlanHashError: 422,
     RequestError: 422,
+    ReportError: 422,
     MediaTypeError: 415,
     errors.NoPlanError: 409,
     errors.StageLostError: 409,
