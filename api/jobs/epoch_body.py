@@ -30,6 +30,13 @@ class ReportedFailures(_Part):
     )
 
 
+class RelabellingForm(_Part):
+    """Who plays which part of the template; only what differs from everybody staying in place."""
+
+    home: list[list[int]] = Field(description="Pairs: part of a pipeline, pipeline whose microbatches it takes.")
+    swaps: list[list[int]] = Field(description="Triples: slot, part of a pipeline, pipeline whose worker plays it.")
+
+
 class EpochPlan(_Part):
     """The plan in force."""
 
@@ -42,13 +49,16 @@ class EpochPlan(_Part):
     throughput_kept: float | None = Field(description="fault-free period / period; null where the period is 0.")
     solver: str = Field(description="What found the schedule.")
     deadline_s: float = Field(gt=0, description="Seconds that the search was given.")
-    num_operations: int = Field(ge=1, description="Operations of one iteration.")
+    relabelling: RelabellingForm = Field(description="How the template is put onto the workers.")
 
 
 class EpochProblem(_Part):
-    """Why no plan exists for these failures."""
+    """Why there is no plan for these failures."""
 
-    code: str = Field(description="Stable code: stage_lost, optimizer_shard_lost or memory_too_small.")
+    code: str = Field(
+        description="Stable code: stage_lost, optimizer_shard_lost or memory_too_small where no plan can exist; else why none could "
+        "be made yet, such as solve_timeout: another epoch follows when there is one."
+    )
     message: str = Field(description="What is lost or missing, and where.")
     hint: str | None = Field(description="What to do about it.")
 
@@ -114,8 +124,8 @@ class EpochBody(_Part):
         description="Failures known before that a new revision of the job has no such thing for; empty otherwise."
     )
     shards_restored: bool = Field(description="Whether optimizer shards that the failures took were reported restored.")
-    plan: EpochPlan | None = Field(description="The plan in force; null where none exists.")
-    problem: EpochProblem | None = Field(description="Why none exists; null where one does.")
+    plan: EpochPlan | None = Field(description="The plan in force; null where there is none.")
+    problem: EpochProblem | None = Field(description="Why there is none; null where there is one.")
     source: Source | None = Field(
         description="store: the plan was ready; solved: it was made for this epoch, in a hurry; improved: it replaces that of "
         "the epoch before; null where there is no plan."
