@@ -105,8 +105,10 @@ def test_signals_stop_a_search_and_leave_nothing(number: signal.Signals, status:
     """A search that is stopped exits with the signal's status, without a traceback, and writes no file."""
     job = str(ROOT / "examples" / "zb-1.5b.yaml")
     arguments = ["plan", job, "--fail", "worker:1/3", "--deadline", "60s", "-o", str(tmp_path / "plan.json")]
+    # A shell starts what it runs in the background with interrupts ignored, and that is inherited.
+    start = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from cli.main import main; main()"
     with subprocess.Popen(
-        [sys.executable, "-m", "cli.main", *arguments], cwd=ROOT, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", start, *arguments], cwd=ROOT, stderr=subprocess.PIPE, text=True
     ) as process:
         time.sleep(6)
         process.send_signal(number)
