@@ -74,6 +74,43 @@ def test_llama_figures() -> None:
     assert job.optimizer_state is OptimizerState.SHARDED_WITH_REPLICA
 
 
+def test_llama_costs_follow_from_the_flop_model() -> None:
+    """Every cost of the 405B example is the arithmetic that its head states, to the last digit given."""
+    job = load_job(EXAMPLES / "llama3-405b.yaml")
+    hidden, ffn, kv_width, vocabulary, tokens, gpus, pipelines = 16384, 53248, 1024, 128256, 8192, 8, 128
+    matrices = 2 * hidden * hidden + 2 * hidden * kv_width + 3 * hidden * ffn
+    embedding = vocabulary * hidden
+    causal = 2 * tokens * tokens * hidden
+    flops = 400e12 * gpus
+    network, memory = 50e9, 3.35e12
+    for v, stage in enumerate(job.stages):
+        layers = 7 if v in (0, 15) else 8
+        head = embedding if v == 15 else 0
+        linear = 2 * (layers * matrices + head) * tokens
+        # Two norms a layer, one more ahead of the output head; embeddings are looked up, but stored.
+        stored = layers * (matrices + 2 * hidden) + (embedding if v == 0 else 0) + (head + hidden if v == 15 else 0)
+        each = stored / gpus
+        logits = 2 * tokens * vocabulary // gpus if v == 15 else 0
+        expected_us = {
+            "forward_ns": (linear + layers * causal) / flops,
+            "input_grad_ns": (linear + 2 * layers * causal) / flops,
+            "weight_grad_ns": linear / flops,
+            "transfer_ns": 0.0 if v == 15 else 2 * tokens * hidden / gpus / network,
+        }
+        for name, seconds in expected_us.items():
+            assert getattr(stage.costs, name) == round(seconds * 1e9), (v, name)
+        slice_bytes = tokens * hidden * layers // gpus
+        assert (stage.costs.activation_bytes, stage.costs.weight_grad_bytes) == (
+            34 * slice_bytes + logits,
+            32 * slice_bytes + logits,
+        )
+        reduced_ns = round(6 * each * (pipelines - 1) / pipelines / network * 1e9)
+        stepped_ns = round(28 * each / pipelines / memory * 1e9)
+        assert (stage.all_reduce_ns, stage.optimizer_ns) == (reduced_ns, stepped_ns), v
+        assert (stage.parameter_bytes, stage.optimizer_state_bytes) == (2 * each, 12 * each / pipelines), v
+        assert job.capacity_bytes[v] == 80e9 - 2 * each - 28 * each / pipelines
+
+
 def test_uneven_example_covers_its_cases() -> None:
     """The uneven example holds an unsplittable stage, a free one and unequal microbatch counts."""
     job = load_job(EXAMPLES / "uneven-stages.yaml")
