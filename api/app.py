@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from anyio import to_thread
+from anyio import CapacityLimiter, to_thread
 from fastapi import FastAPI
 from pydantic.json_schema import models_json_schema
 
@@ -90,8 +90,11 @@ def create_app(settings: Settings, *, worker_command: Sequence[str] = DEFAULT_CO
 def _add_middleware(app: FastAPI, settings: Settings, telemetry: Telemetry) -> None:
     """Put the gate before all routes, and before the gate what gives requests their ids."""
 
+    # Threads of their own: requests that wait for the store must not keep others from being let in.
+    threads = CapacityLimiter(4)
+
     async def look_up_key(key_id: str) -> StoredKey | None:
-        return await to_thread.run_sync(look_up, app.state.store, key_id)
+        return await to_thread.run_sync(look_up, app.state.store, key_id, limiter=threads)
 
     authenticator = None
     if needs_keys(settings):

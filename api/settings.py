@@ -99,7 +99,7 @@ class Settings(BaseSettings):
         description="Most GET requests a minute of one key, or address without keys; 0: no limit.",
     )
     change_rate: int = Field(
-        default=6_000,
+        default=30_000,
         ge=0,
         le=10**9,
         description="Most other requests a minute of one key, or address without keys; 0: no limit.",

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import httpx2
 import pytest
@@ -37,10 +39,18 @@ class Server:
 
 
 @contextmanager
-def serving(store: Path, *options: str, ready: bool = True) -> Iterator[Server]:
-    """Run a server on a free port."""
+def serving(
+    store: Path | str,
+    *options: str,
+    ready: bool = True,
+    environment: Mapping[str, str] | None = None,
+    log: IO[str] | None = None,
+) -> Iterator[Server]:
+    """Run a server on a free port, with settings from options or the environment; ``log`` takes its standard error."""
     command = [REPLAN, "serve", "--port", "0", "--store", str(store), "--json", "--log-level", "error", *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("REPLAN_")}
+    variables = inherited | dict(environment or {})
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=variables, text=True) as process:
         try:
             assert process.stdout is not None
             # The object is printed over several lines: the URL is read as soon as it is there.
