@@ -81,6 +81,11 @@ class PostgresServer:
         self.execute(f"CREATE DATABASE {name} {options}")
         return self.url(name)
 
+    def version(self) -> int:
+        """Major version of the server."""
+        with psycopg.connect(self.url("postgres")) as connection:
+            return connection.info.server_version // 10_000
+
     def execute(self, *statements: str, url: str | None = None) -> None:
         """Run statements, each for itself."""
         with psycopg.connect(url or self.url("postgres"), autocommit=True) as connection:

@@ -31,6 +31,9 @@ class UtcTime(sa.TypeDecorator[datetime]):
         return None if value is None else _ORIGIN + timedelta(microseconds=value)
 
 
+JOB_ID = sa.String(200).with_variant(sa.String(200, collation="C"), "postgresql")
+"""Ids of jobs are ordered by their bytes on every database, not by the rules of the server's language."""
+
 METADATA = sa.MetaData()
 
 SCHEMA = sa.Table("replan_schema", METADATA, sa.Column("version", sa.Integer, nullable=False))
@@ -70,7 +73,7 @@ RANKS = sa.Table(
 JOBS = sa.Table(
     "jobs",
     METADATA,
-    sa.Column("job_id", sa.String(200), primary_key=True),
+    sa.Column("job_id", JOB_ID, primary_key=True),
     sa.Column("revision", sa.Integer, nullable=False),
     sa.Column("current_epoch", sa.Integer, nullable=False),
     sa.Column("last_epoch", sa.Integer, nullable=False),
@@ -82,14 +85,14 @@ JOBS = sa.Table(
 RETIRED_JOBS = sa.Table(
     "retired_jobs",
     METADATA,
-    sa.Column("job_id", sa.String(200), primary_key=True),
+    sa.Column("job_id", JOB_ID, primary_key=True),
     sa.Column("last_epoch", sa.Integer, nullable=False),
 )
 """Where the epochs of deleted jobs ended: a job registered again under the same id counts on from there."""
 
 
 def _of_job(**options: Any) -> sa.Column[str]:
-    return sa.Column("job_id", sa.String(200), sa.ForeignKey("jobs.job_id", ondelete="CASCADE"), **options)
+    return sa.Column("job_id", JOB_ID, sa.ForeignKey("jobs.job_id", ondelete="CASCADE"), **options)
 
 
 JOB_REVISIONS = sa.Table(
@@ -124,7 +127,7 @@ EPOCHS = sa.Table(
 EVENTS = sa.Table(
     "events",
     METADATA,
-    sa.Column("job_id", sa.String(200), primary_key=True),
+    sa.Column("job_id", JOB_ID, primary_key=True),
     sa.Column("epoch", sa.Integer, primary_key=True),
     sa.Column("idempotency_key", sa.String(256), nullable=True),
     sa.Column("request_sha256", sa.String(64), nullable=True),
@@ -136,7 +139,7 @@ EVENTS = sa.Table(
 ACKNOWLEDGEMENTS = sa.Table(
     "acknowledgements",
     METADATA,
-    sa.Column("job_id", sa.String(200), primary_key=True),
+    sa.Column("job_id", JOB_ID, primary_key=True),
     sa.Column("epoch", sa.Integer, primary_key=True),
     sa.Column("worker", sa.String(24), primary_key=True),
     sa.Column("iteration", sa.BigInteger, nullable=True),

@@ -204,6 +204,7 @@ class TemplateRows(Database):
     def _put_template(self, connection: sa.Connection, record: TemplateRecord) -> tuple[TemplateRecord, bool]:
         conditions = _of_key(record.job_sha256, record.failure_key)
         t = TEMPLATES.c
+        self._exclude(connection, "template", record.job_sha256, record.failure_key)
         # Whoever appends an epoch with one of these waits until this transaction ends, or this one for it.
         rows = connection.execute(self._locked(sa.select(t.sha256, t.period_ns, t.bound_ns).where(*conditions))).all()
         is_better = all((record.period_ns, -record.bound_ns) < (row.period_ns, -row.bound_ns) for row in rows)

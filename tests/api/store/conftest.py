@@ -8,17 +8,30 @@ from pathlib import Path
 import pytest
 
 from api.store import Store
+from api.store.schema import METADATA, SCHEMA
 from tests.api.store.backends import Backend, PostgresBackend, SqliteBackend
 from tests.postgres import PostgresServer
 
 
+@pytest.fixture(scope="session")
+def shared_database(postgres_server: PostgresServer) -> PostgresBackend:
+    """A PostgreSQL database with the newest schema; tests that change the schema make one of their own."""
+    # Sorted as a language sorts, since a store must not depend on that.
+    options = "TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en-US'" if postgres_server.version() >= 15 else ""
+    backend = PostgresBackend(postgres_server, postgres_server.make_database(options))
+    Store(backend.url).close()
+    return backend
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Backend:
-    """An empty database of each kind."""
+    """A database of each kind with nothing in it."""
     if request.param == "sqlite":
         return SqliteBackend(tmp_path / "replan.db")
-    server: PostgresServer = request.getfixturevalue("postgres_server")
-    return PostgresBackend(server, server.make_database())
+    shared: PostgresBackend = request.getfixturevalue("shared_database")
+    tables = [table.name for table in reversed(METADATA.sorted_tables) if table is not SCHEMA]
+    shared.server.execute(*(f"DELETE FROM {name}" for name in tables), url=shared.url)
+    return shared
 
 
 @pytest.fixture

@@ -8,6 +8,8 @@ from alembic import op
 revision = "0002"
 down_revision = "0001"
 
+_JOB_ID = sa.String(200).with_variant(sa.String(200, collation="C"), "postgresql")
+
 
 def upgrade() -> None:
     """Make the tables, and let versions from before the migrations see that the store is not theirs any more."""
@@ -64,7 +66,7 @@ def upgrade() -> None:
 
 def _of_job(*, primary_key: bool = False, nullable: bool = False) -> sa.Column[str]:
     job = sa.ForeignKey("jobs.job_id", ondelete="CASCADE")
-    return sa.Column("job_id", sa.String(200), job, primary_key=primary_key, nullable=nullable)
+    return sa.Column("job_id", _JOB_ID, job, primary_key=primary_key, nullable=nullable)
 
 
 def _of_epoch() -> sa.ForeignKeyConstraint:
@@ -74,7 +76,7 @@ def _of_epoch() -> sa.ForeignKeyConstraint:
 def _make_jobs() -> None:
     op.create_table(
         "jobs",
-        sa.Column("job_id", sa.String(200), primary_key=True),
+        sa.Column("job_id", _JOB_ID, primary_key=True),
         sa.Column("revision", sa.Integer, nullable=False),
         sa.Column("current_epoch", sa.Integer, nullable=False),
         sa.Column("last_epoch", sa.Integer, nullable=False),
@@ -83,7 +85,7 @@ def _make_jobs() -> None:
     )
     op.create_table(
         "retired_jobs",
-        sa.Column("job_id", sa.String(200), primary_key=True),
+        sa.Column("job_id", _JOB_ID, primary_key=True),
         sa.Column("last_epoch", sa.Integer, nullable=False),
     )
     op.create_table(
@@ -117,7 +119,7 @@ def _make_epochs() -> None:
     op.create_index("ix_epochs_template_sha256", "epochs", ["template_sha256"])
     op.create_table(
         "events",
-        sa.Column("job_id", sa.String(200), primary_key=True),
+        sa.Column("job_id", _JOB_ID, primary_key=True),
         sa.Column("epoch", sa.Integer, primary_key=True),
         sa.Column("idempotency_key", sa.String(256), nullable=True),
         sa.Column("request_sha256", sa.String(64), nullable=True),
@@ -128,7 +130,7 @@ def _make_epochs() -> None:
     )
     op.create_table(
         "acknowledgements",
-        sa.Column("job_id", sa.String(200), primary_key=True),
+        sa.Column("job_id", _JOB_ID, primary_key=True),
         sa.Column("epoch", sa.Integer, primary_key=True),
         sa.Column("worker", sa.String(24), primary_key=True),
         sa.Column("iteration", sa.BigInteger, nullable=True),
