@@ -1,0 +1,189 @@
+"""Connections that are slow, endless, malformed or too many, against a real server process."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.serving import Server, serving
+
+LIMITS = {
+    "REPLAN_HEADER_TIMEOUT_S": "0.5",
+    "REPLAN_BODY_TIMEOUT_S": "0.5",
+    "REPLAN_WRITE_TIMEOUT_S": "1",
+    "REPLAN_KEEP_ALIVE_S": "1",
+    "REPLAN_MAX_HEADER_BYTES": "4096",
+}
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with tight limits."""
+    store = tmp_path_factory.mktemp("store") / "replan.db"
+    with serving(store, "--processes", "1", ready=False, environment=LIMITS) as running:
+        yield running
+
+
+def connect(server: Server, *, address: str = "127.0.0.1") -> socket.socket:
+    """A new connection from an address of loopback."""
+    url = server.client.base_url
+    assert url.port is not None
+    return socket.create_connection((url.host, url.port), timeout=30, source_address=(address, 0))
+
+
+def until_closed(connection: socket.socket) -> bytes:
+    """What arrives until the server ends the connection; the test's own time limit ends a wait in vain."""
+    received = bytearray()
+    try:
+        while data := connection.recv(65536):
+            received += data
+    except ConnectionError:
+        pass
+    return bytes(received)
+
+
+def check_problem(answer: bytes, status: int, code: str) -> None:
+    """Check that an answer is a problem document that ends the connection."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 %d " % status), answer
+    assert b"application/problem+json" in head
+    assert b"connection: close" in head.lower()
+    assert json.loads(body)["code"] == code
+
+
+def is_alive(server: Server) -> bool:
+    """Whether a new client gets an answer."""
+    with connect(server, address="127.0.0.9") as connection:
+        connection.sendall(HEALTH)
+        return connection.recv(65536).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize("sent", [b"", b"G", b"GET / HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nHost: localhost\r\nX: "])
+def test_headers_that_do_not_come_are_waited_for_only_so_long(server: Server, sent: bytes) -> None:
+    """A client that sends none or a part of its headers is told so and cut off."""
+    with connect(server) as connection:
+        connection.sendall(sent)
+        check_problem(until_closed(connection), 408, "request_timeout")
+    assert is_alive(server)
+
+
+def test_headers_that_drip_are_cut_off_too(server: Server) -> None:
+    """Sending a little now and then buys no time, also on a connection that was used before."""
+    with connect(server) as connection:
+        connection.sendall(HEALTH)
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nX: ")
+        with pytest.raises(ConnectionError):
+            while True:  # ends because the server ends the connection
+                connection.sendall(b"x")
+                time.sleep(0.1)
+    assert is_alive(server)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /healthz HTTP/1.1\r\nX: " + b"x" * 5000 + b"\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\n" + b"".join(b"X-%d: x\r\n" % n for n in range(1000)) + b"\r\n",
+        b"GET /" + b"x" * 5000 + b" HTTP/1.1\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nX: " + b"x" * 200_000,
+    ],
+    ids=["one", "many", "target", "endless"],
+)
+def test_long_headers_are_refused(server: Server, head: bytes) -> None:
+    """One long header, many short ones, a long target and one that never ends are all 431."""
+    with connect(server) as connection:
+        connection.sendall(head)
+        check_problem(until_closed(connection), 431, "headers_too_large")
+    assert is_alive(server)
+
+
+@pytest.mark.parametrize(
+    "sent", [b"\x00\x01\x02\r\n\r\n", b"HELLO\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"\x16\x03\x01\x02"]
+)
+def test_what_is_no_http_is_told_so(server: Server, sent: bytes) -> None:
+    """Bytes that are no request, such as a TLS greeting, get a problem document and the end of the connection."""
+    with connect(server) as connection:
+        connection.sendall(sent)
+        check_problem(until_closed(connection), 400, "request_malformed")
+    assert is_alive(server)
+
+
+@pytest.mark.parametrize("framing", [b"Content-Length: 100", b"Transfer-Encoding: chunked"])
+def test_a_body_that_does_not_come_is_waited_for_only_so_long(server: Server, framing: bytes) -> None:
+    """A body that stops in the middle is 408."""
+    with connect(server) as connection:
+        connection.sendall(
+            b"POST /v1/plans HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" + framing
+        )
+        connection.sendall(b"\r\n\r\n" + (b"{" if b"Length" in framing else b"1\r\n{\r\n"))
+        check_problem(until_closed(connection), 408, "request_timeout")
+    assert is_alive(server)
+
+
+def test_a_body_nobody_asked_for_ends_the_connection(server: Server) -> None:
+    """A body or trailers that go on after the answer are not read for ever."""
+    with connect(server) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
+        assert until_closed(connection).startswith(b"HTTP/1.1 200 ")
+    assert is_alive(server)
+
+
+def test_requests_sent_together_are_all_answered(server: Server) -> None:
+    """Pipelined requests, the last one cut in two, get an answer each, in order."""
+    with connect(server) as connection:
+        connection.sendall(HEALTH * 3 + HEALTH[:10])
+        time.sleep(0.1)
+        connection.sendall(HEALTH[10:])
+        assert until_closed(connection).count(b"HTTP/1.1 200 ") == 4
+
+
+def test_an_answer_nobody_reads_is_given_up(server: Server) -> None:
+    """A client that asks for much and reads nothing is cut off; what it did not take is gone."""
+    num_asked = 400
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.settimeout(30)
+        url = server.client.base_url
+        connection.connect((url.host, url.port))
+        connection.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * num_asked)
+        time.sleep(2.5)
+        assert until_closed(connection).count(b"HTTP/1.1 200 ") < num_asked
+    assert is_alive(server)
+
+
+def test_connections_are_limited_in_all_and_by_address(tmp_path: Path) -> None:
+    """Beyond its number an address is 503, beyond the whole number every address is; closed ones make room again."""
+    counts = {"REPLAN_MAX_CONNECTIONS": "12", "REPLAN_MAX_CONNECTIONS_PER_ADDRESS": "8"}
+    with serving(tmp_path / "replan.db", "--processes", "1", ready=False, environment=counts) as server:
+        check_counts(server)
+
+
+def check_counts(server: Server) -> None:
+    """Fill a server that takes 12 connections, 8 of one address."""
+    taken: list[socket.socket] = []
+    try:
+        for _ in range(8):
+            taken.append(connect(server, address="127.0.0.2"))
+        with connect(server, address="127.0.0.2") as connection:
+            check_problem(until_closed(connection), 503, "overloaded")
+        assert is_alive(server)
+        for _ in range(4):
+            taken.append(connect(server, address="127.0.0.3"))
+        with connect(server, address="127.0.0.4") as connection:
+            check_problem(until_closed(connection), 503, "overloaded")
+    finally:
+        for connection in taken:
+            connection.close()
+    while True:
+        with connect(server, address="127.0.0.4") as connection:
+            connection.sendall(HEALTH)
+            if connection.recv(65536).startswith(b"HTTP/1.1 200 "):
+                break
+        time.sleep(0.05)
