@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from planner.errors import OptionError, ProblemError
+from planner.errors import OptionError, ProblemError, StageLostError
 from planner.failure_key import failure_key
 from planner.operation import Worker
 from planner.problem import Problem
@@ -27,6 +27,7 @@ __all__ = [
     "SlotCost",
     "advise_migrations",
     "apply_migrations",
+    "best_counts",
     "bound_estimate",
     "work_estimate",
     "worthwhile",
@@ -148,9 +149,9 @@ def advise_migrations(
     if bandwidth_bytes_per_s is not None and not 0 < bandwidth_bytes_per_s < float("inf"):
         raise OptionError(f"the bandwidth is {bandwidth_bytes_per_s} bytes/s; expected a finite number above 0")
     counts = failure_key(problem).dead
-    costs = _slot_costs(problem, counts, slot_cost_ns)
+    costs = _slot_costs(problem, sum(counts), slot_cost_ns)
     new_period_ns = _smallest_period_ns(costs, sum(counts))
-    new_counts = _cheapest_counts(costs, counts, state_bytes, new_period_ns)
+    new_counts = _cheapest_counts(costs, counts, sum(counts), state_bytes, new_period_ns)
     migrations = _choose_workers(problem, counts, new_counts, state_bytes, bandwidth_bytes_per_s)
     return MigrationAdvice(
         migrations=migrations,
@@ -229,9 +230,43 @@ def worthwhile(
     return min(horizons) * (advice.saving_ns / advice.period_ns) > advice.seconds + fixed_cost_s
 
 
-def _slot_costs(problem: Problem, counts: tuple[int, ...], slot_cost_ns: SlotCost) -> list[list[int]]:
+def best_counts(problem: Problem, total: int, slot_cost_ns: SlotCost) -> tuple[int, ...]:
+    """Failure counts with the smallest estimated period for dead workers that may be put anywhere.
+
+    What :func:`advise_migrations` leads to where copying costs nothing; the problem's own dead workers are set aside.
+
+    Parameters
+    ----------
+    problem
+        The job's problem.
+    total
+        Number of dead workers, at least 0 and no more than leave each slot a live worker.
+    slot_cost_ns
+        As for :func:`advise_migrations`.
+
+    Returns
+    -------
+    tuple of int
+        For each slot; among equal periods the fewest failures early.
+
+    Raises
+    ------
+    StageLostError
+        If some slot would have no live worker left.
+
+    Examples
+    --------
+    Two slots of two pipelines, costs 10 and 1 for a failed worker, 0 without: one failure is best put at (0, 1).
+    """
+    costs = _slot_costs(problem, total, slot_cost_ns)
+    if total > sum(len(row) - 1 for row in costs):
+        raise StageLostError(f"{total} dead workers leave some slot without a live one, wherever they are")
+    nothing = (0,) * problem.num_slots
+    return _cheapest_counts(costs, nothing, total, nothing, _smallest_period_ns(costs, total))
+
+
+def _slot_costs(problem: Problem, total: int, slot_cost_ns: SlotCost) -> list[list[int]]:
     """Cost of each slot for each count it may get: healthy workers may leave it, but one live worker must stay."""
-    total = sum(counts)
     degraded = failure_key(problem).degraded
     costs = []
     for slot in range(problem.num_slots):
@@ -255,7 +290,7 @@ def _smallest_period_ns(costs: list[list[int]], total: int) -> int:
 
 
 def _cheapest_counts(
-    costs: list[list[int]], counts: tuple[int, ...], state_bytes: Sequence[int], period_ns: int
+    costs: list[list[int]], counts: tuple[int, ...], all_dead: int, state_bytes: Sequence[int], period_ns: int
 ) -> tuple[int, ...]:
     """Counts within the period with the fewest bytes copied, then the fewest moves, then the fewest failures early.
 
@@ -270,13 +305,13 @@ def _cheapest_counts(
             moves = max(0, present - count)
             for placed, (num_bytes, num_moves, chosen) in best.items():
                 total = placed + count
-                if total > sum(counts):
+                if total > all_dead:
                     continue
                 candidate = (num_bytes + moves * size, num_moves + moves, (*chosen, count))
                 if total not in after or candidate < after[total]:
                     after[total] = candidate
         best = after
-    return best[sum(counts)][2]
+    return best[all_dead][2]
 
 
 def _choose_workers(
