@@ -28,7 +28,9 @@ class ExitCode(IntEnum):
     SOLVER = 6
     """A solver is missing or crashed, and there is no plan without it."""
     SERVICE = 7
-    """The service cannot start or its store cannot be used."""
+    """The service cannot start, cannot be reached, refuses the key, or its store cannot be used."""
+    CONFLICT = 8
+    """The job has moved on: another epoch is current than was expected, or the idempotency key was used before."""
     INTERNAL = 70
     """A bug in RePlan."""
     INTERRUPTED = 130
@@ -58,12 +60,54 @@ _TITLES: Mapping[ExitCode, str] = {
     ExitCode.INVALID_PLAN: "invalid plan",
     ExitCode.SOLVER: "solver failure",
     ExitCode.SERVICE: "service",
+    ExitCode.CONFLICT: "conflict",
     ExitCode.INTERNAL: "internal error",
 }
 
 
+class ServiceError(click.ClickException):
+    """A service did not answer, or answered with a problem.
+
+    Parameters
+    ----------
+    message
+        What was wrong, for people.
+    code
+        Stable code: the service's own, ``service_unreachable`` or ``service_answer_invalid``.
+    status
+        HTTP status of the answer; ``None`` where there was none.
+    hint
+        What to do about it.
+    """
+
+    def __init__(self, message: str, *, code: str, status: int | None = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.status = status
+        self.hint = hint
+
+
+def _exit_code_of_service(error: ServiceError) -> ExitCode:
+    """Status of the same error here, or else what the HTTP status says."""
+    kinds: list[type[errors.ReplanError]] = [errors.ReplanError]
+    for kind in kinds:
+        kinds.extend(kind.__subclasses__())
+        if kind.code == error.code and kind.__module__ == errors.__name__ and error.status and error.status < 500:
+            return _exit_code_of_kind(kind)
+    if error.code in ("epoch_conflict", "idempotency_key_reused"):
+        return ExitCode.CONFLICT
+    is_request = error.status is not None and error.status < 500 and error.status not in (401, 403, 408, 429)
+    return ExitCode.INPUT if is_request else ExitCode.SERVICE
+
+
+def _exit_code_of_kind(kind: type[errors.ReplanError]) -> ExitCode:
+    return next(_EXIT_CODES[base] for base in kind.__mro__ if base in _EXIT_CODES)
+
+
 def exit_code_of(error: BaseException) -> ExitCode:
     """Exit status for an error; that of the closest class up the error tree."""
+    if isinstance(error, ServiceError):
+        return _exit_code_of_service(error)
     for kind in type(error).__mro__:
         if issubclass(kind, errors.ReplanError) and kind in _EXIT_CODES:
             return _EXIT_CODES[kind]
@@ -73,7 +117,7 @@ def exit_code_of(error: BaseException) -> ExitCode:
 def error_document(error: BaseException) -> dict[str, Any]:
     """An error as plain JSON values: ``code`` is stable, ``detail`` is for people, ``hint`` says what to do or is null."""
     status = exit_code_of(error)
-    if isinstance(error, errors.ReplanError):
+    if isinstance(error, errors.ReplanError | ServiceError):
         code, detail, hint = error.code, error.message, error.hint
     elif isinstance(error, click.ClickException):
         code, detail, hint = "usage", error.format_message(), _usage_hint(error)

@@ -18,6 +18,8 @@ from cli.plan import plan
 from cli.program import program
 from cli.replay import replay
 from cli.serve import serve
+from cli.service.jobs import jobs
+from cli.service.report import report
 from cli.show import show
 from cli.validate import validate
 from planner.errors import ReplanError
@@ -37,7 +39,7 @@ def cli() -> None:
     """
 
 
-for _command in (plan, bounds, validate, replay, program, show, serve, keys):
+for _command in (plan, bounds, validate, replay, program, show, serve, keys, jobs, report):
     cli.add_command(_command)
 
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -153,13 +154,23 @@ def test_usage_errors_are_json_when_json_is_asked_for(capsys: pytest.CaptureFixt
     assert (document["code"], document["exit_code"]) == ("usage", 2)
 
 
-@pytest.mark.parametrize("command", ["", *cli.commands])
-def test_every_command_has_help_and_json(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def every_command(group: click.Group, *words: str) -> Iterator[tuple[str, bool]]:
+    """Each command with what stands before it, and whether it is a group of others."""
+    yield " ".join(words), True
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from every_command(command, *words, name)
+        else:
+            yield " ".join([*words, name]), False
+
+
+@pytest.mark.parametrize(("command", "is_group"), list(every_command(cli)))
+def test_every_command_has_help_and_json(command: str, is_group: bool, capsys: pytest.CaptureFixture[str]) -> None:
     """Help exits with 0, and every command takes --json."""
     assert run([*command.split(), "--help"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("Usage: replan")
-    assert command == "" or "--json" in shown
+    assert is_group or "--json" in shown
 
 
 def test_help_loads_nothing_heavy() -> None:
