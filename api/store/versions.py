@@ -38,9 +38,10 @@ def prepare(connection: sa.Connection, name: str) -> None:
     connection.execute(SCHEMA.update().values(version=SCHEMA.c.version))
 
 
-def schema_version(connection: sa.Connection) -> int:
-    """Version of an open store's schema."""
-    return int(connection.execute(sa.text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar_one())
+def schema_version(connection: sa.Connection) -> int | None:
+    """Version of a store's schema; ``None`` where the migrations' own table does not hold one."""
+    text = connection.execute(sa.text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
+    return int(text) if text is not None and text.isdecimal() else None
 
 
 def _found_version(connection: sa.Connection, name: str) -> int | None:
