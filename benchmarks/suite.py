@@ -1,7 +1,8 @@
 """The solver benchmark suite: ``python -m benchmarks.suite SUITE [--deadline 5] [--json FILE]``.
 
 Suites: ``grid`` (64 failure problems), ``zero-bubble`` (the twelve measured rows at 1F1B memory and twice that),
-``llama`` (random failures of the 405B layout), ``growth`` (time by number of operations).
+``llama`` (random failures of the 405B layout), ``growth`` (time by number of operations), ``cluster`` (whole commands for up to
+131,072 GPUs).
 Prints one row a problem as a Markdown table, then the totals, machine and commit.
 """
 
@@ -19,6 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from benchmarks.cluster import cluster_jobs, plan_by_command
 from benchmarks.grid import grid
 from benchmarks.zero_bubble import zero_bubble_rows
 from planner.formats.job_file import load_job
@@ -114,11 +116,32 @@ def run_growth(deadline_s: float) -> Iterator[Row]:
         yield run(f"D{pipelines}-P16-M16", problem, deadline_s, target_gap=0.03)
 
 
+def run_cluster(deadline_s: float) -> Iterator[Row]:
+    """Whole commands: ``solve s`` is all of ``replan plan``, ``check s`` all of ``replan validate``."""
+    for job in cluster_jobs():
+        planned, validated = plan_by_command(job, deadline_s)
+        summary = planned.printed
+        peak = max(planned.peak_bytes, validated.peak_bytes) / 2**30
+        yield Row(
+            name=job.name,
+            operations=summary["num_operations"],
+            period_ns=round(summary["period_us"] * 1000),
+            bound_ns=round(summary["bound_us"] * 1000),
+            gap=summary["gap"],
+            status=summary["status"],
+            solver=summary["solver"],
+            solve_s=planned.wall_s,
+            check_s=validated.wall_s,
+            note=f"{job.num_gpus:,} GPUs, peak {peak:.2f} GiB",
+        )
+
+
 SUITES: dict[str, Callable[[float], Iterator[Row]]] = {
     "grid": run_grid,
     "zero-bubble": run_zero_bubble,
     "llama": run_llama,
     "growth": run_growth,
+    "cluster": run_cluster,
 }
 
 
