@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -10,11 +11,13 @@ from api.adapters.sources import Rules, Source, max_bytes, report_events
 from api.adapters.verdicts import Verdict
 from planner.errors import OptionError
 from planner.failure_state import EventKind, FailureState
+from planner.formats.job_file import load_job
 from tests.api.adapters.jobs import GPUS, job_on
 from tests.api.adapters.test_kubernetes import every, node
 from tests.api.adapters.test_nvrx import cycle
 from tests.api.adapters.test_torchft import page, replicas
 
+EXAMPLES = Path(__file__).parents[3] / "examples"
 JOB = job_on()
 NOW = datetime(2026, 11, 30, 12, 0, 0, tzinfo=UTC)
 STATE = FailureState(nodes=("gpu0002",))
@@ -87,3 +90,23 @@ def test_limits_by_source() -> None:
     """A list of 2,048 nodes with fifty images each has 40 MB; a cycle info file is small."""
     assert max_bytes(Source.KUBERNETES) >= 128 * 2**20
     assert max_bytes(Source.NVRX) < max_bytes(Source.SLURM) == max_bytes(Source.TORCHFT)
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "expected"),
+    [
+        (Source.SLURM, "sinfo.txt", ["n06"]),
+        (Source.KUBERNETES, "nodes.json", ["n06"]),
+        (Source.TORCHFT, "lighthouse.html", ["1/0", "1/1", "1/2", "1/3"]),
+        (Source.NVRX, "cycle_info.4711.0.3", ["n06"]),
+    ],
+)
+def test_examples(source: Source, name: str, expected: list[str]) -> None:
+    """The reports that the manual shows say that n06, or its whole pipeline, is down."""
+    job = load_job(EXAMPLES / "recycle-worked-example.yaml")
+    text = (EXAMPLES / "reports" / name).read_text(encoding="utf-8")
+    (event,) = report_events(source, text, job, FailureState(), now=NOW)
+    assert (event.kind, [event.nodes] if event.nodes else [str(worker) for worker in event.workers]) == (
+        EventKind.NODE_FAILED,
+        expected,
+    )
