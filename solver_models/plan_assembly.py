@@ -7,17 +7,15 @@ import time
 from dataclasses import dataclass
 from importlib import metadata
 
-import numpy as np
-
 from planner.bounds import Bound
 from planner.failure_key import failure_key
 from planner.failures import FailureSet
+from planner.instantiation import seats_of
 from planner.job import Job
 from planner.job_hash import job_sha256
 from planner.migration import Migration
 from planner.normalization import Relabelling
-from planner.operation import Worker
-from planner.plan import Plan, PlanStatus, Seat
+from planner.plan import Plan, PlanStatus
 from planner.plan_check import slot_summaries
 from planner.problem import Problem
 from planner.replay import Replay
@@ -114,7 +112,7 @@ def assemble_plan(
         slots=slot_summaries(solved.problem, solved.schedule, solved.bounds, solved.replayed.peak_bytes),
         migrations=migrations,
         advised_migrations=advised_migrations,
-        relabelling=_seats(solved.seats),
+        relabelling=seats_of(solved.seats),
         notes=notes,
         solver=solved.solver,
         seed=options.seed,
@@ -124,15 +122,6 @@ def assemble_plan(
         versions=_versions(),
         wall_s=time.perf_counter() - began,
     )
-
-
-def _seats(seats: Relabelling) -> tuple[Seat, ...]:
-    moved = []
-    for s, c in zip(*(axis.tolist() for axis in np.nonzero(seats.played_by != seats.home)), strict=True):
-        worker = Worker(int(seats.played_by[s, c]), s)
-        if worker not in seats.dead:
-            moved.append(Seat(worker=worker, part=Worker(int(seats.home[c]), s)))
-    return tuple(sorted(moved, key=lambda seat: seat.worker))
 
 
 def _ranks_text(ranks: list[int]) -> str:

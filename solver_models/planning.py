@@ -15,7 +15,8 @@ from planner.errors import InvalidScheduleError, SolverError
 from planner.failure_key import canonical_problem
 from planner.failures import FailureSet
 from planner.job import Job
-from planner.migration import Migration, advise_migrations, apply_migrations, bound_estimate, worthwhile
+from planner.ladder import migration_advice
+from planner.migration import Migration, apply_migrations, bound_estimate, worthwhile
 from planner.normalization import relabel, relabelling
 from planner.optimizer_state import replica_notes, require_optimizer_state
 from planner.plan import Plan
@@ -166,18 +167,9 @@ def _migrations(job: Job, problem: Problem, migrate: bool | None, notes: list[st
     """Migrations to apply (``migrate`` true) or to advise."""
     if migrate is False or not problem.dead:
         return ()
-    sizes = [job.state_bytes(slot) for slot in range(job.num_slots)]
-    known = all(size is not None for size in sizes)
-    rate = job.recovery.copy_bytes_per_s
-    advice = advise_migrations(
-        problem,
-        bound_estimate(problem),
-        [size or 0 for size in sizes],
-        # The GPUs of a worker each copy their own share at the same time.
-        bandwidth_bytes_per_s=None if rate is None or not known else float(rate * job.gpus_per_worker),
-    )
+    advice = migration_advice(job, problem, bound_estimate(problem))
     if migrate:
-        if advice.migrations and not known:
+        if advice.migrations and any(job.state_bytes(slot) is None for slot in range(job.num_slots)):
             notes.append(
                 "the bytes that migrations copy are not known: parameter_bytes or optimizer_state_bytes is missing"
             )
