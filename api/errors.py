@@ -10,6 +10,7 @@
     |   +-- TemplateFileError  template_file_invalid    a file of exported templates that is damaged or of another kind
     +-- SolverError
     |   +-- SolveTimeoutError  solve_timeout            a solver process that was killed for running too long
+    |   +-- ClusterError       cluster_unavailable      a Ray cluster that cannot be reached or used
     +-- StoreError
     |   +-- CorruptStoreError  store_corrupt            a stored document that does not match its checksum
     |   +-- StoreFullError     store_full               no space left for what is to be stored
@@ -92,6 +93,12 @@ class SolveTimeoutError(SolverError):
     """A solver process ran so far past its deadline that it was killed."""
 
     code = "solve_timeout"
+
+
+class ClusterError(SolverError):
+    """A Ray cluster that cannot be reached, was lost, or has another version of RePlan."""
+
+    code = "cluster_unavailable"
 
 
 class RequestError(InputError):

@@ -6,9 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from api.jobs import materialise, slot_bounds
 from api.messages import Handler
 from api.models import PlanOptions, PlanRequest
-from api.precompute import template
+from api.precompute import keys, template
 from planner.failures import parse_failures
 from planner.formats.job_file import job_from_document
 from planner.formats.plan_file import dump_plan, load_plan
@@ -122,5 +123,8 @@ HANDLERS: Mapping[bytes, Handler] = {
     b"plan": answer_plan,
     b"programs": answer_programs,
     template.HANDLER: template.answer_template,
+    keys.HANDLER: keys.answer_keys,
+    materialise.HANDLER: materialise.answer_materialise,
+    slot_bounds.HANDLER: slot_bounds.answer_slot_bounds,
 }
 """What a request may name as its first part."""

@@ -20,6 +20,7 @@ from starlette.exceptions import HTTPException
 from api.adapters.errors import ReportError
 from api.errors import (
     AccessError,
+    ClusterError,
     CorruptStoreError,
     EpochConflictError,
     HostError,
@@ -75,6 +76,7 @@ STATUS_OF_ERROR: Mapping[type[errors.ReplanError], int] = {
     errors.SolverMissingError: 503,
     errors.SolverCrashedError: 500,
     SolveTimeoutError: 504,
+    ClusterError: 503,
     errors.NotFoundError: 404,
     errors.StoreError: 503,
     CorruptStoreError: 500,
@@ -98,6 +100,7 @@ _SERVER_SIDE_DETAIL: Mapping[type[errors.ReplanError], str] = {
     errors.ScheduleError: "The planner made a schedule that failed its own checks; it was not stored.",
     errors.SolverError: "The solver failed. The request was tried as often as the service allows.",
     errors.SolverMissingError: "A solver that this service was told to use is not installed.",
+    ClusterError: "The Ray cluster that plans are made on cannot be used.",
     errors.SolverCrashedError: "The solver process did not come to an answer.",
     SolveTimeoutError: "The solver ran far past its deadline and was stopped.",
     errors.StoreError: "The store cannot be read or written at the moment.",

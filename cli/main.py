@@ -15,12 +15,14 @@ from cli.bounds import bounds
 from cli.errors import ExitCode, show_error
 from cli.keys import keys
 from cli.plan import plan
+from cli.precompute import precompute
 from cli.program import program
 from cli.replay import replay
 from cli.serve import serve
 from cli.service.jobs import jobs
 from cli.service.report import report
 from cli.show import show
+from cli.store import store
 from cli.validate import validate
 from planner.errors import ReplanError
 
@@ -39,7 +41,7 @@ def cli() -> None:
     """
 
 
-for _command in (plan, bounds, validate, replay, program, show, serve, keys, jobs, report):
+for _command in (plan, bounds, validate, replay, program, show, serve, precompute, store, keys, jobs, report):
     cli.add_command(_command)
 
 

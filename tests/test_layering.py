@@ -35,6 +35,7 @@ PLACES = {
     "highspy": ("solver_models/milp*.py",),
     "pyscipopt": ("solver_models/milp*.py",),
     "matplotlib": ("cli/*.py", "benchmarks/*.py"),
+    "ray": ("api/precompute/ray_executor.py",),
     "torch": (),
 }
 """Libraries that only some files may import; a star also stands for subfolders."""

@@ -1,0 +1,225 @@
+"""Precompute operations: claimed from the store one at a time, done, and reported on while they run.
+
+A replica that dies keeps an operation no longer than its lease; another one, or the same after a restart, then claims it
+and finds in the store what was made already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import socket
+from collections.abc import Callable, Sequence
+
+from anyio import to_thread
+
+from api.precompute.executors import Executor
+from api.precompute.keys import KeysRequest, read_keys
+from api.precompute.options import PrecomputeOptions
+from api.precompute.progress import KeyFailure, Progress
+from api.precompute.run import PrecomputeRun
+from api.store import OperationRecord, Store
+from api.store.operations import FinalState
+from planner.errors import NotFoundError, ReplanError, StoreError
+
+_MAX_NAMED_FAILURES = 8
+"""Keys without a plan that the row of an operation names."""
+_REPORT_S = 1.0
+"""Seconds between two looks of a running operation into the store: it says how far it is, and hears that it is to stop."""
+_LOG = logging.getLogger("replan.api.precompute")
+
+
+def new_owner() -> str:
+    """A name for this process that no other has had: host, process id and something random."""
+    return f"{socket.gethostname()[:64]}:{os.getpid()}:{secrets.token_hex(4)}"
+
+
+class PrecomputeEngine:
+    """Does precompute operations.
+
+    Parameters
+    ----------
+    store
+        Where operations are claimed and templates are kept.
+    executor
+        Where templates are made.
+    lease_s
+        Seconds after which an operation of a process that has died may be claimed, above 0; it is renewed three times as often.
+    poll_s
+        Seconds between two looks for operations that other processes queued or left, above 0.
+    grace_s
+        Seconds beyond its deadline after which a solver process is killed, above 0.
+    on_progress
+        Called in the event loop with the operation and its progress after each key.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        executor: Executor,
+        lease_s: float = 30.0,
+        poll_s: float = 5.0,
+        grace_s: float = 60.0,
+        on_progress: Callable[[OperationRecord, Progress], None] = lambda _operation, _progress: None,
+    ) -> None:
+        self.owner = new_owner()
+        self._store = store
+        self._executor = executor
+        self._lease_s = lease_s
+        self._poll_s = poll_s
+        self._grace_s = grace_s
+        self._on_progress = on_progress
+        self._woken = asyncio.Event()
+        self._loop: asyncio.Task[None] | None = None
+        self._runs: dict[str, PrecomputeRun] = {}
+
+    def start(self) -> None:
+        """Begin to do operations that are queued or left by dead processes, one after another."""
+        self._loop = asyncio.create_task(self._serve())
+
+    def wake(self) -> None:
+        """Look at once: an operation was queued here, or is to be cancelled."""
+        self._woken.set()
+
+    async def close(self) -> None:
+        """Stop; the operation that is being done goes back into the queue."""
+        if self._loop is not None:
+            self._loop.cancel()
+            await asyncio.gather(self._loop, return_exceptions=True)
+
+    def progress(self, operation_id: str) -> Progress | None:
+        """How far an operation is that is being done here, with the time left; ``None`` where it is not."""
+        run = self._runs.get(operation_id)
+        return None if run is None else run.progress
+
+    def claim(self, operation_id: str | None = None) -> OperationRecord | None:
+        """Take over an operation, or the next one that is to be done; see :meth:`api.store.Store.claim_operation`."""
+        return self._store.claim_operation(self.owner, self._lease_s, operation_id=operation_id)
+
+    async def _serve(self) -> None:
+        while True:
+            self._woken.clear()
+            operation = None
+            try:
+                operation = await to_thread.run_sync(self.claim)
+                if operation is not None:
+                    await self.perform(operation)
+            except ReplanError as error:
+                which = (
+                    "operations cannot be looked for" if operation is None else f"operation {operation.operation_id}"
+                )
+                _LOG.error("%s: %s", which, error)
+            if operation is None:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._woken.wait(), self._poll_s)
+
+    async def perform(self, operation: OperationRecord, document: bytes | None = None) -> tuple[KeyFailure, ...]:
+        """Do an operation that :attr:`owner` has claimed, and say in the store how it ended.
+
+        Where this is cancelled the operation goes back into the queue.
+
+        Parameters
+        ----------
+        operation
+            The operation.
+        document
+            The job's document as JSON; ``None`` to take it from the store.
+
+        Returns
+        -------
+        tuple[KeyFailure, ...]
+            Keys that could not be planned.
+
+        Raises
+        ------
+        ReplanError
+            If it could not be done; the store says so too. Where it is the store that fails, the operation stays claimed
+            until its lease runs out.
+        """
+        finish, operation_id = self._store.finish_operation, operation.operation_id
+        try:
+            failures, is_complete = await self._perform(operation, document)
+        except ReplanError as error:
+            await to_thread.run_sync(finish, operation_id, self.owner, "failed", f"{error.code}: {error}")
+            raise
+        except asyncio.CancelledError:
+            # In this thread: a cancelled task waits for no other. It is one short transaction.
+            with contextlib.suppress(StoreError):
+                self._store.release_operation(operation_id, self.owner)
+            raise
+        finally:
+            self._runs.pop(operation_id, None)
+        state: FinalState = "done" if is_complete else "cancelled"
+        await to_thread.run_sync(finish, operation_id, self.owner, state, _failures_text(failures))
+        return tuple(failures)
+
+    async def _perform(self, operation: OperationRecord, document: bytes | None) -> tuple[Sequence[KeyFailure], bool]:
+        """Keys without a plan, and whether all keys were looked at."""
+        if operation.cancel_requested:
+            return (), False
+        options = PrecomputeOptions.load(operation.options)
+        if document is None:
+            document = await to_thread.run_sync(self._document, operation, options)
+        request = KeysRequest(tolerance=operation.tolerance, mode=operation.mode).message(document)
+        keys = read_keys(await self._executor.run(request, timeout_s=self._lease_s))
+        run = PrecomputeRun(
+            store=self._store,
+            executor=self._executor,
+            job_sha256=operation.job_sha256,
+            document=document,
+            keys=keys.plannable,
+            unplannable=keys.unplannable,
+            options=options,
+            grace_s=self._grace_s,
+            on_progress=lambda progress: self._on_progress(operation, progress),
+        )
+        self._runs[operation.operation_id] = run
+        reports = asyncio.create_task(self._report_on(operation, run))
+        try:
+            progress = await run.run()
+        finally:
+            reports.cancel()
+        await self._report(operation, progress)
+        return run.failures, progress.num_left == 0
+
+    def _document(self, operation: OperationRecord, options: PrecomputeOptions) -> bytes:
+        if operation.job_id is None or options.revision is None:
+            raise NotFoundError(f"operation {operation.operation_id} was started for a job file that is not here")
+        return self._store.job_revision(operation.job_id, options.revision).document
+
+    async def _report_on(self, operation: OperationRecord, run: PrecomputeRun) -> None:
+        """Renew the lease and store the progress while a run lasts; stop the run where it is to stop."""
+        while True:
+            try:
+                if await self._report(operation, run.progress):
+                    run.stop()
+            except StoreError as error:
+                _LOG.error("the progress of operation %s cannot be stored: %s", operation.operation_id, error)
+            await asyncio.sleep(min(_REPORT_S, self._lease_s / 3))
+
+    async def _report(self, operation: OperationRecord, progress: Progress) -> bool:
+        # What was there when the operation was first begun was skipped; the rest of what is there now was done by it.
+        skipped = progress.skipped if operation.total is None else min(operation.skipped, progress.skipped)
+        return await to_thread.run_sync(
+            lambda: self._store.report_progress(
+                operation.operation_id,
+                self.owner,
+                lease_s=self._lease_s,
+                total=progress.total,
+                done=progress.done + progress.skipped - skipped,
+                failed=progress.failed,
+                skipped=skipped,
+            )
+        )
+
+
+def _failures_text(failures: Sequence[KeyFailure]) -> str | None:
+    if not failures:
+        return None
+    named = "; ".join(f"{failure.failure_key}: {failure.code}" for failure in failures[:_MAX_NAMED_FAILURES])
+    more = len(failures) - _MAX_NAMED_FAILURES
+    return f"{len(failures)} failure keys have no plan: {named}" + (f"; and {more} more" if more > 0 else "")
