@@ -11,13 +11,25 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import FastAPI
 from pydantic.json_schema import models_json_schema
 
-from api import routes_health, routes_plans
+from api import routes_epochs, routes_events, routes_health, routes_jobs, routes_operations, routes_plans
 from api.answers import PlanSummary, WorkerProgram
 from api.drain import Drain
+from api.jobs.epoch_body import EpochBody
+from api.jobs.forms import (
+    Acknowledgement,
+    JobAnswer,
+    JobEvent,
+    JobRegistration,
+    OperationAnswer,
+    PrecomputeRequest,
+)
+from api.jobs.service import JobService
 from api.models import PlanRequest, ProblemDetails
 from api.observability.middleware import RequestObserver
 from api.observability.telemetry import Telemetry
 from api.pool import DEFAULT_COMMAND, SolvePool
+from api.precompute.engine import PrecomputeEngine
+from api.precompute.executors import PoolExecutor
 from api.problems import install
 from api.security.authenticator import Authenticator, StoredKey
 from api.security.middleware import ClientLimits, Gate
@@ -26,6 +38,7 @@ from api.security.stored_keys import look_up, needs_keys
 from api.service import PlanService
 from api.settings import Settings
 from api.store import Store
+from api.store.watch import EpochFeed
 from planner.formats.job_models import JobModel
 from planner.formats.plan_document import PlanDocument
 
@@ -33,6 +46,23 @@ _DESCRIPTION = """
 Adapted pipeline schedules for training jobs with failed nodes: post a job and what failed, get a validated plan with a
 proven gap, and fetch the program of each worker. Errors are RFC 9457 problem documents with a stable `code`.
 """
+
+_FORMS = (
+    PlanRequest,
+    JobModel,
+    ProblemDetails,
+    PlanSummary,
+    PlanDocument,
+    WorkerProgram,
+    JobRegistration,
+    JobAnswer,
+    JobEvent,
+    EpochBody,
+    Acknowledgement,
+    PrecomputeRequest,
+    OperationAnswer,
+)
+"""What routes read and write as bytes."""
 
 
 def create_app(settings: Settings, *, worker_command: Sequence[str] = DEFAULT_COMMAND) -> FastAPI:
@@ -53,23 +83,35 @@ def create_app(settings: Settings, *, worker_command: Sequence[str] = DEFAULT_CO
         store = await to_thread.run_sync(Store, settings.store)
         pool = SolvePool(
             num_processes=settings.solver_processes,
+            num_reserved=min(1, settings.solver_processes - 1),
             queue_limit=settings.queue_limit,
             queue_timeout_s=settings.queue_timeout_s,
             warm_up_timeout_s=settings.warm_up_timeout_s,
             command=worker_command,
         )
         service = PlanService(store=store, pool=pool, settings=settings, version=version)
+        feed = EpochFeed(store)
+        engine = PrecomputeEngine(store=store, executor=PoolExecutor(pool), grace_s=settings.solve_grace_s)
+        jobs = JobService(store=store, pool=pool, feed=feed, engine=engine, settings=settings, telemetry=telemetry)
         app.state.service = service
+        app.state.jobs = jobs
         app.state.store = store
         telemetry.watch(
             queue_depth=lambda: pool.num_waiting,
             processes_ready=lambda: pool.num_ready,
             is_draining=lambda: drain.has_begun,
         )
+        # Whoever waits for an epoch is let go at once when the server is told to stop.
+        drain.call_when_begun(feed.close)
         pool.start()
+        engine.start()
         try:
-            yield
+            async with feed:
+                jobs.start()
+                yield
         finally:
+            await engine.close()
+            await jobs.close()
             await pool.close()
             await service.close()
             await to_thread.run_sync(store.close)
@@ -81,15 +123,15 @@ def create_app(settings: Settings, *, worker_command: Sequence[str] = DEFAULT_CO
     app.state.telemetry, app.state.drain = telemetry, drain
     install(app)
     _add_middleware(app, settings, telemetry)
-    app.include_router(routes_plans.router)
-    app.include_router(routes_health.router)
+    # In this order: the first route that fits answers, and thousands of workers ask for the first ones at once.
+    for routes in (routes_epochs, routes_events, routes_jobs, routes_operations, routes_plans, routes_health):
+        app.include_router(routes.router)
     _complete_openapi(app, has_keys=needs_keys(settings))
     return app
 
 
 def _add_middleware(app: FastAPI, settings: Settings, telemetry: Telemetry) -> None:
     """Put the gate before all routes, and before the gate what gives requests their ids."""
-
     # Threads of their own: requests that wait for the store must not keep others from being let in.
     threads = CapacityLimiter(4)
 
@@ -115,14 +157,14 @@ def _complete_openapi(app: FastAPI, *, has_keys: bool) -> None:
 
     def openapi() -> dict[str, Any]:
         document = generate()
-        forms = (PlanRequest, JobModel, ProblemDetails, PlanSummary, PlanDocument, WorkerProgram)
         _, schemas = models_json_schema(
-            [(form, "validation") for form in forms], ref_template="#/components/schemas/{model}"
+            [(form, "validation") for form in _FORMS], ref_template="#/components/schemas/{model}"
         )
         document["components"]["schemas"] |= schemas["$defs"]
-        # A request's job is read by the planner's own reader, which says more of what is wrong in it.
-        job = document["components"]["schemas"][PlanRequest.__name__]["properties"]["job"]
-        job["$ref"] = f"#/components/schemas/{JobModel.__name__}"
+        for form in (PlanRequest, JobRegistration):
+            # A request's job is read by the planner's own reader, which says more of what is wrong in it.
+            job = document["components"]["schemas"][form.__name__]["properties"]["job"]
+            job["$ref"] = f"#/components/schemas/{JobModel.__name__}"
         describe_access(document, has_keys=has_keys)
         return document
 

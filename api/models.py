@@ -23,6 +23,10 @@ class Form(BaseModel):
         """The request with every default filled in, as canonical JSON: equal requests give equal bytes."""
         return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":")).encode("ascii")
 
+    def digest(self) -> str:
+        """sha256 of the canonical JSON, 64 hexadecimal digits."""
+        return hashlib.sha256(self.canonical()).hexdigest()
+
 
 class FailureSetRequest(Form):
     """What is down or slow. Every text has the form that ``replan plan`` takes."""

@@ -31,8 +31,11 @@ _SECRET = frozenset({"store"})
 
 
 def default_solver_processes() -> int:
-    """One solver process for each CPU this process may use, less one for the web server, at least 1."""
-    return max(1, len(os.sched_getaffinity(0)) - 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 2) - 1)
+    """One solver process for each CPU this process may use, less one for the web server; at least 2.
+
+    One of them is kept free of background work, for failures that are reported meanwhile.
+    """
+    return max(2, len(os.sched_getaffinity(0)) - 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 2) - 1)
 
 
 class Settings(BaseSettings):
@@ -127,7 +130,8 @@ class Settings(BaseSettings):
         default_factory=default_solver_processes,
         ge=1,
         le=256,
-        description="Processes that solve, each one request at a time.",
+        description="Processes that solve, each one request at a time. With 2 or more, one is kept free of background work, so "
+        "that a failure whose plan is not ready need not wait.",
     )
     queue_limit: int = Field(
         default=64,
@@ -155,6 +159,16 @@ class Settings(BaseSettings):
         le=1,
         allow_inf_nan=False,
         description="Relative gain in the period from which a better plan for the same failures becomes a new epoch.",
+    )
+
+    event_deadline_s: Seconds = Field(
+        default=0.25, description="Seconds to search for a plan that was not ready when a failure was reported."
+    )
+    improvement_deadline_s: Seconds = Field(
+        default=20.0, description="Seconds to search in the background for a better plan than that in force."
+    )
+    heartbeat_s: Seconds = Field(
+        default=15.0, description="Seconds of silence after which an event stream sends a comment."
     )
 
     # Ending.
@@ -199,7 +213,7 @@ def settings_table() -> list[tuple[str, str, str, str]]:
 
 def _default_text(field: FieldInfo) -> str:
     if field.default_factory is not None:
-        return "one a CPU less one"
+        return "one a CPU less one, at least 2"
     if field.default is None or field.default == "":
         return "not set"
     return str(field.default).lower() if isinstance(field.default, bool) else str(field.default)

@@ -10,9 +10,10 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from planner.ladder import RungName
+
 Cause = Literal["registered", "event", "improved", "revised"]
 Source = Literal["store", "solved", "improved"]
-RungName = Literal["reroute", "reroute_after_migration", "drop_pipelines", "wait_for_repair", "restart_from_checkpoint"]
 
 
 class _Part(BaseModel):
@@ -56,8 +57,8 @@ class EpochProblem(_Part):
     """Why there is no plan for these failures."""
 
     code: str = Field(
-        description="Stable code: stage_lost, optimizer_shard_lost or memory_too_small where no plan can exist; else why none could "
-        "be made yet, such as solve_timeout: another epoch follows when there is one."
+        description="Stable code: stage_lost, optimizer_shard_lost or memory_too_small where no plan can exist; else why none "
+        "could be made yet, such as solve_timeout: another epoch follows when there is one."
     )
     message: str = Field(description="What is lost or missing, and where.")
     hint: str | None = Field(description="What to do about it.")
@@ -80,13 +81,15 @@ class LadderRung(_Part):
 
 
 class EpochMigration(_Part):
-    """A live worker that moves to a failed one's position when this epoch begins."""
+    """A worker that takes a position when this epoch begins: it moves to a failed one's, goes home, or is back from a failure."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
-    source: str = Field(alias="from", description="Worker that moves, by its home.")
-    target: str = Field(alias="to", description="Position that it takes; its own home where it moves back.")
-    copy_from: str = Field(description="Worker that holds what it has to load, by its home.")
+    source: str = Field(alias="from", description="Worker that takes it, by its home.")
+    target: str = Field(alias="to", description="The position.")
+    copy_from: str | None = Field(
+        description="Worker that holds what it has to load, by its home; null where nobody does: only a checkpoint has it."
+    )
     bytes: int = Field(ge=0, description="Parameters and optimizer state to load; 0 where the job does not say.")
     seconds: float | None = Field(description="Time of that copy alone; null where the bandwidth is not known.")
 
@@ -130,11 +133,11 @@ class EpochBody(_Part):
         description="store: the plan was ready; solved: it was made for this epoch, in a hurry; improved: it replaces that of "
         "the epoch before; null where there is no plan."
     )
-    chosen: RungName = Field(
-        description="The cheapest answer of the ladder. The plan is there also where waiting is cheaper."
+    chosen: RungName | None = Field(
+        description="The cheapest answer of the ladder; null where none helps. The plan is there also where waiting is cheaper."
     )
     ladder: list[LadderRung] = Field(description="Every answer, with its expected cost.")
-    migrations: list[EpochMigration] = Field(description="Who moves, and what they have to load first.")
+    migrations: list[EpochMigration] = Field(description="Who takes a position anew, and what they have to load first.")
     moved: list[MovedWorker] = Field(
         description="Everyone who stands elsewhere than at home, those of before included."
     )

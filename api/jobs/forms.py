@@ -95,7 +95,7 @@ class JobAnswer(_Answer):
     """A registered job."""
 
     id: str = Field(description="The id it is registered under.")
-    name: str = Field(description="Name in its document.")
+    name: str | None = Field(description="Name in its document; null in lists.")
     revision: int = Field(ge=1, description="1 for the first document, one more for each other one.")
     job_sha256: str = Field(description="Hash of all that its plans depend on; jobs with the same share their plans.")
     tolerance: int = Field(ge=0, description="Failed workers that plans are to be ready for.")

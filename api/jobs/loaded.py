@@ -7,6 +7,7 @@ import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
+from api.jobs.slot_bounds import SlotBounds
 from planner.failure_key import FailureKey, failure_key
 from planner.formats.job_file import job_from_document
 from planner.job import Job
@@ -33,7 +34,7 @@ class LoadedJob:
     fault_free_key
         Failure key of nothing failed.
     slot_bounds
-        Bounds of each slot by the number of dead workers in every slot, as far as they are known; grows.
+        By the degraded workers of a failure key: bounds of each slot by its number of dead workers; grows.
     """
 
     document: bytes
@@ -41,7 +42,7 @@ class LoadedJob:
     sha256: str
     racks: IntColumn
     fault_free_key: FailureKey
-    slot_bounds: dict[tuple[str, int], tuple[int, ...]] = field(default_factory=dict)
+    slot_bounds: dict[str, SlotBounds] = field(default_factory=dict)
 
 
 def load_document(document: bytes) -> LoadedJob:

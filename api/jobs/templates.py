@@ -80,6 +80,8 @@ class Templates:
             if known is None:
                 return None
             plan = unpack_plan(known.record.content)
+            if plan.baseline_1f1b_ns is None:
+                return None
             if len(self._references) >= _MAX_KEPT:
                 self._references.clear()
             self._references[job.sha256] = Reference(

@@ -1,0 +1,167 @@
+"""The programs of epochs, made once and kept for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+
+from anyio import to_thread
+
+from api.jobs.drafting import Base
+from api.jobs.loaded import JobCache
+from api.jobs.materialise import Materialised, MaterialiseRequest, read_materialised
+from api.jobs.positions import empty_positions
+from api.jobs.templates import Templates
+from api.pool import Priority, SolvePool
+from api.store import EpochRecord, Store
+from planner.errors import InputError, NoPlanError, NotFoundError, ReplanError, ScheduleError
+from planner.failure_state import to_failure_set
+
+_LOG = logging.getLogger("replan.api.jobs")
+_MAX_KEPT = 16
+
+
+class Materialiser:
+    """Makes the programs of epochs; those of the last ones are kept, and any other's can be made again, the same.
+
+    Parameters
+    ----------
+    store, pool
+        Where epochs and templates are, and where programs are made; owned by the caller.
+    jobs, templates
+        What was read of the store already.
+    timeout_s
+        Seconds after which a solver process is killed.
+    on_unusable
+        Called with a job whose current epoch has a plan that cannot be used.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        pool: SolvePool,
+        jobs: JobCache,
+        templates: Templates,
+        timeout_s: float,
+        on_unusable: Callable[[str], None],
+    ) -> None:
+        self._store = store
+        self._pool = pool
+        self._jobs = jobs
+        self._templates = templates
+        self._timeout_s = timeout_s
+        self._on_unusable = on_unusable
+        self._kept: OrderedDict[tuple[str, int], Materialised] = OrderedDict()
+        self._in_flight: dict[tuple[str, int], asyncio.Task[Materialised]] = {}
+
+    def ready(self, job_id: str, epoch: int) -> Materialised | None:
+        """Programs of an epoch where they are at hand."""
+        found = self._kept.get((job_id, epoch))
+        if found is not None:
+            self._kept.move_to_end((job_id, epoch))
+        return found
+
+    async def get(self, job_id: str, epoch: int) -> Materialised:
+        """Programs of an epoch; they are made first where they are not at hand.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such epoch.
+        NoPlanError
+            If it has no plan.
+        ReplanError
+            If its programs cannot be made.
+        """
+        found = self.ready(job_id, epoch)
+        return await self._join(job_id, epoch, None) if found is None else found
+
+    def begin(self, record: EpochRecord) -> None:
+        """Have the programs of a new epoch made, for those who will ask."""
+        if record.template_sha256 is not None and self.ready(record.job_id, record.epoch) is None:
+            self._task(record.job_id, record.epoch, record)
+
+    def forget(self, job_id: str) -> None:
+        """Forget a deleted job's programs."""
+        for key in [key for key in self._kept if key[0] == job_id]:
+            del self._kept[key]
+
+    async def close(self) -> None:
+        """Give up what is being made."""
+        for task in self._in_flight.values():
+            task.cancel()
+        await asyncio.gather(*self._in_flight.values(), return_exceptions=True)
+
+    async def _join(self, job_id: str, epoch: int, record: EpochRecord | None) -> Materialised:
+        # Shielded: one client that goes away must not take the programs from the others.
+        return await asyncio.shield(self._task(job_id, epoch, record))
+
+    def _task(self, job_id: str, epoch: int, record: EpochRecord | None) -> asyncio.Task[Materialised]:
+        key = (job_id, epoch)
+        task = self._in_flight.get(key)
+        if task is None:
+            task = asyncio.create_task(self._make(job_id, epoch, record))
+            self._in_flight[key] = task
+            task.add_done_callback(lambda done: self._done(key, done))
+        return task
+
+    def _done(self, key: tuple[str, int], task: asyncio.Task[Materialised]) -> None:
+        del self._in_flight[key]
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            self._kept[key] = task.result()
+            while len(self._kept) > _MAX_KEPT:
+                self._kept.popitem(last=False)
+        elif not isinstance(error, NotFoundError | NoPlanError):
+            _LOG.error("the programs of epoch %d of job %s cannot be made: %s", key[1], key[0], error)
+
+    async def _make(self, job_id: str, epoch: int, record: EpochRecord | None) -> Materialised:
+        if record is None:
+            record = await to_thread.run_sync(self._store.epoch, job_id, epoch)
+        message = await to_thread.run_sync(self._message, record)
+        try:
+            if message is None:
+                raise NotFoundError(
+                    f"the plan of epoch {epoch} is damaged or gone", hint="wait for the job's next epoch"
+                )
+            return read_materialised(await self._pool.run(message, timeout_s=self._timeout_s, priority=Priority.EVENT))
+        except (ScheduleError, InputError, NotFoundError) as error:
+            if message is not None:
+                await to_thread.run_sync(self._drop, record, error)
+            self._on_unusable(job_id)
+            raise
+
+    def _message(self, record: EpochRecord) -> list[bytes] | None:
+        """Request to a solver process; ``None`` where the template cannot be read any more."""
+        base = Base.of(record)
+        plan = base.body.plan
+        if plan is None:
+            assert base.body.problem is not None
+            raise NoPlanError(
+                f"epoch {record.epoch} of job {record.job_id!r} has no plan: {base.body.problem.message}",
+                hint=base.body.problem.hint,
+            )
+        loaded = self._jobs.load(self._store.job_revision(record.job_id, record.revision).document)
+        known = self._templates.version(loaded, plan.failure_key, plan.template)
+        if known is None:
+            return None
+        failures = to_failure_set(loaded.job, base.state)
+        speeds = {str(base.moved.get(worker, worker)): speed for worker, speed in failures.speeds_ppm.items()}
+        request = MaterialiseRequest(
+            failed_nodes=list(failures.nodes),
+            empty=[str(position) for position in sorted(empty_positions(base.dead, base.moved))],
+            speeds_ppm=speeds,
+            moved={str(worker): str(position) for worker, position in base.moved.items()},
+            relabelling=plan.relabelling.model_dump(),
+        )
+        return request.message(loaded.document, known.record.content)
+
+    def _drop(self, record: EpochRecord, error: ReplanError) -> None:
+        loaded = self._jobs.load(self._store.job_revision(record.job_id, record.revision).document)
+        assert record.failure_key is not None
+        self._templates.drop(loaded, record.failure_key, record.template_sha256, error)

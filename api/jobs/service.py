@@ -1,0 +1,414 @@
+"""Jobs and what happens to them: registration, events, and the epochs that follow."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import weakref
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from anyio import to_thread
+
+from api.errors import EpochConflictError, IdempotencyConflictError, StaleBaseError
+from api.jobs.acknowledging import Acknowledger
+from api.jobs.current import CurrentEpochs
+from api.jobs.drafting import Base, Change, Draft, Drafter
+from api.jobs.epoch_body import Cause
+from api.jobs.forms import JobEvent, JobRegistration, Mode, PrecomputeRequest
+from api.jobs.improvement import Improver
+from api.jobs.loaded import JobCache, LoadedJob
+from api.jobs.materialiser import Materialiser
+from api.jobs.solving import TemplateMaker
+from api.jobs.templates import Templates
+from api.jobs.watching import Watcher
+from api.observability.telemetry import Telemetry
+from api.pool import Priority, SolvePool
+from api.precompute.engine import PrecomputeEngine
+from api.precompute.options import PrecomputeOptions
+from api.settings import Settings
+from api.store import Appended, EpochRecord, JobRecord, OperationRecord, Store
+from api.store.watch import EpochFeed
+from planner.errors import FailureSetError, SolverError
+from planner.failure_state import EventKind, FailureEvent, FailureState, apply_event, carry_over, to_failure_set
+from planner.operation import parse_worker
+from planner.plan_content import canonical_json
+
+MAX_TRIES = 100
+"""How often an event is worked out anew because the job moved on meanwhile, through other servers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registered:
+    """A registered job, its current epoch, whether this changed anything, and the operation that it began."""
+
+    record: JobRecord
+    epoch: EpochRecord
+    is_new_job: bool
+    operation: OperationRecord | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reported:
+    """What an event's epoch is stored with: see :meth:`api.store.Store.append`."""
+
+    expected_epoch: int | None = None
+    idempotency_key: str | None = None
+    request_sha256: str | None = None
+    event: bytes | None = None
+
+
+class JobService:
+    """What the routes of jobs do.
+
+    Parameters
+    ----------
+    store, pool, feed, engine
+        Owned by the caller.
+    settings
+        Limits.
+    telemetry
+        Where everything is counted.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        pool: SolvePool,
+        feed: EpochFeed,
+        engine: PrecomputeEngine,
+        settings: Settings,
+        telemetry: Telemetry,
+    ) -> None:
+        self.store = store
+        self.feed = feed
+        self.engine = engine
+        self.settings = settings
+        self.telemetry = telemetry
+        self.jobs = JobCache()
+        current = CurrentEpochs(store)
+        self.acknowledger = Acknowledger(store)
+        self._templates = Templates(store, telemetry)
+        self._maker = TemplateMaker(
+            store=store, pool=pool, templates=self._templates, telemetry=telemetry, grace_s=settings.solve_grace_s
+        )
+        self._drafter = Drafter(
+            templates=self._templates,
+            maker=self._maker,
+            telemetry=telemetry,
+            event_deadline_s=settings.event_deadline_s,
+        )
+        self._improver = Improver(
+            templates=self._templates,
+            maker=self._maker,
+            current=self._current_of,
+            follow=self._follow,
+            deadline_s=settings.improvement_deadline_s,
+            threshold=settings.improvement_threshold,
+        )
+        self.materialiser = Materialiser(
+            store=store,
+            pool=pool,
+            jobs=self.jobs,
+            templates=self._templates,
+            timeout_s=settings.solve_grace_s,
+            on_unusable=self._improver.look_at,
+        )
+        self.watcher = Watcher(store=store, feed=feed, current=current, heartbeat_s=settings.heartbeat_s)
+        self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
+        self._start: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to look after the jobs that are registered."""
+        self._improver.start()
+        self._start = asyncio.create_task(self._take_up())
+
+    async def close(self) -> None:
+        """Stop what goes on in the background; what it had not finished is taken up by the next start."""
+        if self._start is not None:
+            self._start.cancel()
+            await asyncio.gather(self._start, return_exceptions=True)
+        await self._improver.close()
+        await self.materialiser.close()
+
+    async def register(self, job_id: str, form: JobRegistration) -> Registered:
+        """Register a job, or replace it; the same again changes nothing.
+
+        Raises
+        ------
+        JobFileError
+            If the document describes no job.
+        NoPlanError
+            If a new job cannot be planned even with everybody live.
+        ReplanError
+            If its first plan cannot be made, or the store cannot take it.
+        """
+        document = await to_thread.run_sync(canonical_json, form.job)
+        loaded = await to_thread.run_sync(self.jobs.load, document)
+        async with self._locked(job_id):
+            await self._require_plan(loaded)
+            record, is_new = await to_thread.run_sync(
+                self.store.put_job, job_id, document, loaded.sha256, form.tolerance, form.mode
+            )
+            epoch = await self._follow_revision(record, loaded)
+        operation = None if record.mode is None else await self._precompute_once(record, record.mode)
+        return Registered(record=record, epoch=epoch, is_new_job=is_new and record.revision == 1, operation=operation)
+
+    async def report(self, job_id: str, event: JobEvent, idempotency_key: str | None) -> tuple[EpochRecord, bool]:
+        """Accept an event: exactly one epoch follows, and is durable when this returns.
+
+        Parameters
+        ----------
+        job_id
+            The job.
+        event
+            What happened.
+        idempotency_key
+            The client's name for this report; the same again gives the same epoch.
+
+        Returns
+        -------
+        tuple[EpochRecord, bool]
+            The epoch, and whether an earlier request had made it.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such job.
+        FailureSetError, HostlistError
+            If the event does not fit the job, or changes nothing.
+        IdempotencyConflictError, EpochConflictError
+            If the key was used for another event, or the job has another epoch than expected.
+        StoreError
+            If it cannot be stored; nothing of it is then.
+        """
+        began = time.perf_counter()
+        digest = event.digest()
+        async with self._locked(job_id):
+            for _ in range(MAX_TRIES):
+                if idempotency_key is not None:
+                    replayed = await to_thread.run_sync(self._replay, job_id, idempotency_key, digest)
+                    if replayed is not None:
+                        return replayed, True
+                job, current, loaded = await self._present(job_id)
+                _require_expected(job_id, current, event.expected_epoch)
+                draft, base = await self._draft_event(job, current, loaded, event)
+                reported = Reported(
+                    expected_epoch=event.expected_epoch,
+                    idempotency_key=idempotency_key,
+                    request_sha256=digest if idempotency_key is not None else None,
+                    event=event.canonical(),
+                )
+                try:
+                    appended = await self._append(job, base.epoch, "event", draft, reported)
+                except StaleBaseError:
+                    continue
+                self.telemetry.event_answered(source=draft.body.source or "none", seconds=time.perf_counter() - began)
+                return appended.record, appended.is_replay
+        raise StaleBaseError(f"job {job_id!r} moved on {MAX_TRIES} times while an event was worked out")
+
+    async def delete(self, job_id: str) -> None:
+        """Delete a job with all of its epochs; raises :class:`NotFoundError` where there is none."""
+        async with self._locked(job_id):
+            await to_thread.run_sync(self.store.delete_job, job_id)
+        self.feed.announce(job_id, 0)
+        self.materialiser.forget(job_id)
+        self.telemetry.job_deleted(job_id)
+
+    async def precompute(self, job_id: str, form: PrecomputeRequest) -> OperationRecord:
+        """Begin to make plans ready; raises :class:`NotFoundError` where there is no such job."""
+        job = await to_thread.run_sync(self.store.job, job_id)
+        return await self._create_operation(
+            job,
+            mode=form.mode or job.mode or "all",
+            tolerance=job.tolerance if form.tolerance is None else form.tolerance,
+            options=PrecomputeOptions(
+                revision=job.revision, deadline_s=form.deadline_s, target_gap=form.target_gap, seed=form.seed
+            ),
+        )
+
+    async def cancel(self, operation_id: str) -> OperationRecord:
+        """Have an operation stopped; raises :class:`NotFoundError` where there is none."""
+        operation = await to_thread.run_sync(self.store.cancel_operation, operation_id)
+        self.engine.wake()
+        return operation
+
+    async def _precompute_once(self, job: JobRecord, mode: Mode) -> OperationRecord | None:
+        """Operation that a registration begins; ``None`` where the same one was begun before."""
+        for known in await to_thread.run_sync(self.store.list_operations, job.job_id):
+            if (known.job_sha256, known.mode, known.tolerance) == (job.job_sha256, mode, job.tolerance):
+                return None
+        options = PrecomputeOptions(revision=job.revision)
+        return await self._create_operation(job, mode=mode, tolerance=job.tolerance, options=options)
+
+    async def _create_operation(
+        self, job: JobRecord, *, mode: Mode, tolerance: int, options: PrecomputeOptions
+    ) -> OperationRecord:
+        def create() -> OperationRecord:
+            return self.store.create_operation(
+                job_id=job.job_id,
+                job_sha256=job.job_sha256,
+                mode=mode,
+                tolerance=tolerance,
+                options=options.dump(),
+            )
+
+        operation = await to_thread.run_sync(create)
+        self.engine.wake()
+        return operation
+
+    @asynccontextmanager
+    async def _locked(self, job_id: str) -> AsyncIterator[None]:
+        """Changes of one job come one after the other; other servers are kept apart by the store."""
+        lock = self._locks.get(job_id)
+        if lock is None:
+            self._locks[job_id] = lock = asyncio.Lock()
+        async with lock:
+            yield
+
+    async def _require_plan(self, loaded: LoadedJob) -> None:
+        """Make the fault-free template where it is not there, so that a job without any plan is never registered."""
+        key = str(loaded.fault_free_key)
+        if await to_thread.run_sync(self._templates.best, loaded, key) is None:
+            loaded.job.problem().require_plannable()
+            await self._maker.make(loaded, key, deadline_s=self.settings.event_deadline_s, priority=Priority.REQUEST)
+
+    async def _present(self, job_id: str) -> tuple[JobRecord, EpochRecord, LoadedJob]:
+        """A job, its current epoch for its newest revision, and what its document describes."""
+        job = await to_thread.run_sync(self.store.job, job_id)
+        loaded = await to_thread.run_sync(self.jobs.load, job.document)
+        current = await to_thread.run_sync(self.store.current_epoch, job_id)
+        if current is None or current.revision != job.revision:
+            # A server died between registering the job and appending its epoch.
+            current = await self._follow_revision(job, loaded)
+        return job, current, loaded
+
+    async def _follow_revision(self, job: JobRecord, loaded: LoadedJob) -> EpochRecord:
+        """Epoch of a job's newest revision: appended where it is not there yet."""
+        for _ in range(MAX_TRIES):
+            current = await to_thread.run_sync(self.store.current_epoch, job.job_id)
+            if current is not None and current.revision >= job.revision:
+                return current
+            base, change = None, Change(cause="registered", state=FailureState())
+            if current is not None:
+                base = Base.of(current)
+                state, dropped = carry_over(loaded.job, base.state)
+                change = Change(
+                    cause="revised", state=state, dropped=dropped, shards_restored=base.body.shards_restored
+                )
+            draft = await self._drafter.draft(job.job_id, job.revision, loaded, base, change, Priority.REQUEST)
+            try:
+                return (await self._append(job, 0 if base is None else base.epoch, change.cause, draft)).record
+            except StaleBaseError:
+                continue
+        raise StaleBaseError(f"job {job.job_id!r} moved on {MAX_TRIES} times while its revision was worked out")
+
+    async def _draft_event(
+        self, job: JobRecord, current: EpochRecord, loaded: LoadedJob, event: JobEvent
+    ) -> tuple[Draft, Base]:
+        base = await to_thread.run_sync(Base.of, current)
+        change = await to_thread.run_sync(_change_of, loaded, base, event)
+        return await self._drafter.draft(job.job_id, job.revision, loaded, base, change, Priority.EVENT), base
+
+    async def _append(
+        self, job: JobRecord, base_epoch: int, cause: Cause, draft: Draft, reported: Reported | None = None
+    ) -> Appended:
+        reported = reported or Reported()
+
+        def append() -> Appended:
+            return self.store.append(
+                job.job_id,
+                base_epoch=base_epoch,
+                revision=job.revision,
+                cause=cause,
+                state=draft.state,
+                failure_key=draft.failure_key,
+                template_sha256=draft.template_sha256,
+                body=draft.body_bytes,
+                expected_epoch=reported.expected_epoch,
+                idempotency_key=reported.idempotency_key,
+                request_sha256=reported.request_sha256,
+                event=reported.event,
+            )
+
+        appended = await to_thread.run_sync(append)
+        self._announce(appended.record)
+        return appended
+
+    def _announce(self, record: EpochRecord) -> None:
+        self.feed.announce(record.job_id, record.epoch)
+        self.telemetry.epoch_made(job_id=record.job_id, epoch=record.epoch, cause=record.cause)
+        self.materialiser.begin(record)
+        self._improver.look_at(record.job_id)
+
+    def _replay(self, job_id: str, idempotency_key: str, digest: str) -> EpochRecord | None:
+        """Epoch that an earlier request with this key led to; ``None`` for a new key."""
+        used = self.store.find_event(job_id, idempotency_key)
+        if used is None:
+            return None
+        if used.request_sha256 != digest:
+            raise IdempotencyConflictError(
+                f"the idempotency key {idempotency_key[:80]!r} came with another request, which led to epoch {used.epoch}",
+                hint="use a new key for a new event",
+            )
+        return self.store.epoch(job_id, used.epoch)
+
+    async def _current_of(self, job_id: str) -> tuple[EpochRecord, LoadedJob] | None:
+        async with self._locked(job_id):
+            _, current, loaded = await self._present(job_id)
+        return current, loaded
+
+    async def _follow(self, record: EpochRecord, loaded: LoadedJob) -> None:
+        """Append an epoch for the same failures as ``record``'s, unless the job has moved on."""
+        async with self._locked(record.job_id):
+            job = await to_thread.run_sync(self.store.job, record.job_id)
+            base = await to_thread.run_sync(Base.of, record)
+            change = Change(cause="improved", state=base.state, shards_restored=base.body.shards_restored)
+            draft = await self._drafter.draft(job.job_id, record.revision, loaded, base, change, Priority.IMPROVEMENT)
+            if draft.template_sha256 is None:
+                raise SolverError("there is still no plan")
+            try:
+                await self._append(job, base.epoch, change.cause, draft)
+            except StaleBaseError:
+                self._improver.look_at(record.job_id)
+
+    async def _take_up(self) -> None:
+        """Have the programs of all current epochs made, and look whether their plans can be better."""
+        for job_id in await to_thread.run_sync(self.store.current_epochs):
+            self._improver.look_at(job_id)
+
+
+def _require_expected(job_id: str, current: EpochRecord, expected: int | None) -> None:
+    if expected is not None and current.epoch != expected:
+        raise EpochConflictError(
+            f"job {job_id!r} is at epoch {current.epoch}; the request expected {expected}",
+            hint="read the current epoch and decide again",
+            current=current.epoch,
+        )
+
+
+def _change_of(loaded: LoadedJob, base: Base, event: JobEvent) -> Change:
+    """What an event makes of the present state."""
+    later = None if event.iteration is None else event.iteration + 1
+    if event.kind == "shards_restored":
+        if event.nodes or event.ranks or event.workers or event.speed is not None:
+            raise FailureSetError("a shards_restored event names nodes, ranks, workers or a speed; expected none")
+        return Change(cause="event", state=base.state, shards_restored=True, from_iteration=later)
+    nodes = event.nodes if event.nodes is None or isinstance(event.nodes, str) else ",".join(event.nodes)
+    reported = FailureEvent(
+        kind=EventKind(event.kind),
+        nodes=nodes or None,
+        ranks=tuple(event.ranks),
+        workers=tuple(parse_worker(text) for text in event.workers),
+        speed=event.speed,
+    )
+    state = apply_event(loaded.job, base.state, reported)
+    is_failure = reported.kind is EventKind.NODE_FAILED
+    # Restored shards are lost again with the next worker that goes down.
+    restored = base.body.shards_restored and to_failure_set(loaded.job, state).dead <= base.dead
+    # A failed iteration is run again; otherwise the running one is finished first.
+    return Change(
+        cause="event", state=state, shards_restored=restored, from_iteration=event.iteration if is_failure else later
+    )
