@@ -23,7 +23,7 @@ ORDERS = """\
 """
 
 
-def tiny_problem(**changes: Any) -> Problem:
+def planned_problem(**changes: Any) -> Problem:
     """The problem of the plan above."""
     stage = Stage(forward_ns=1000, input_grad_ns=1000, weight_grad_ns=1000)
     problem = Problem(
@@ -42,7 +42,7 @@ def tiny_schedule(problem: Problem, orders: str = ORDERS) -> Schedule:
 
 def tiny_plan(**changes: Any) -> Plan:
     """The plan above, or one with other parts."""
-    problem = tiny_problem()
+    problem = planned_problem()
     # Slot 0: two workers, each two microbatches, busy for 2 * 3 operations. Its first F runs at 0; its last I waits for
     # 1I1.1, which ends at 9,000, and its W follows: 11,000 in all.
     slots = (

@@ -12,7 +12,7 @@ from planner.operation import Worker
 from planner.problem import Optimizer, Problem
 from tests.brute_force import TooManyOrdersError, brute_force_period_ns
 from tests.exhaustive import exhaustive_period_ns
-from tests.tiny_problems import tiny_problem, tiny_problem_without_length
+from tests.problems import tiny_problem, tiny_problem_without_length
 
 
 def _same_transfers(problem: Problem, rng: random.Random) -> Problem:

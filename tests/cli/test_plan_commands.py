@@ -11,11 +11,13 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from cli.main import run
+from planner.failure_key import failure_key
 from planner.formats.plan_file import dump_plan, write_plan
 from planner.operation import Worker
 from planner.plan import Plan
 from planner.plan_content import canonical_json, content_id
-from tests.plans import tiny_plan, tiny_problem, tiny_schedule
+from planner.schedule import parse_schedule
+from tests.plans import planned_problem, tiny_plan, tiny_schedule
 
 
 @pytest.fixture
@@ -182,7 +184,7 @@ def test_show_refuses_a_missing_folder_before_it_works(plan_path: Path, tmp_path
 
 def test_trace_keeps_the_viewer_s_rules(tmp_path: Path) -> None:
     """Integer ids, times from zero, slices of a thread one after the other, arrows that start and end in slices."""
-    problem = tiny_problem()
+    problem = planned_problem()
     stages = tuple(
         type(stage)(
             forward_ns=1000,
@@ -194,7 +196,7 @@ def test_trace_keeps_the_viewer_s_rules(tmp_path: Path) -> None:
         )
         for stage in problem.stages
     )
-    problem = tiny_problem(stages=stages)
+    problem = planned_problem(stages=stages)
     schedule = tiny_schedule(problem)
     plan = tiny_plan(problem=problem, schedule=schedule)
     from cli.show.selection import all_workers
@@ -225,19 +227,13 @@ def test_trace_keeps_the_viewer_s_rules(tmp_path: Path) -> None:
 def test_a_large_plan_is_narrowed_to_who_matters() -> None:
     """Of 130 workers 64 are drawn: the failed worker's pipeline and those that run its microbatches are among them."""
     from cli.show.selection import MOST_WORKERS, select_workers
-    from planner.problem import Problem
-    from planner.schedule import parse_schedule
-    from tests.plans import tiny_problem as base
 
     num = 65
-    stages = base().stages
-    problem = Problem(stages=stages, slots=base().slots, microbatches=(1,) * num, dead=frozenset({Worker(60, 1)}))
+    problem = planned_problem(microbatches=(1,) * num, dead=frozenset({Worker(60, 1)}))
     lines = [f"{k}/0: 0F{k}.0 0B{k}.0" for k in range(num)]
     lines += [f"{k}/1: 1F{k}.0 1B{k}.0" for k in range(num) if k not in (60, 30)]
     lines.append("30/1: 1F30.0 1B30.0 1F60.0 1B60.0")
     schedule = parse_schedule("".join(f"{line}\n" for line in lines), num, 2)
-    from planner.failure_key import failure_key
-
     summary = tiny_plan().slots
     plan = tiny_plan(
         problem=problem, schedule=schedule, worker_ranks=(), failure_key=failure_key(problem), slots=summary

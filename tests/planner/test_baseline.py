@@ -12,7 +12,7 @@ from planner.problem import Problem, Slot, Stage
 from planner.replay import replay
 from planner.timing import time_schedule
 from planner.validation import require_valid
-from tests.tiny_problems import tiny_problem
+from tests.problems import tiny_problem
 
 UNIT = Stage(forward_ns=1, input_grad_ns=1, weight_grad_ns=1, activation_bytes=2, weight_grad_bytes=1)
 

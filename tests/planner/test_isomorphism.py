@@ -19,8 +19,8 @@ from planner.problem import Optimizer, Problem, Slot, Stage
 from planner.replay import Replay
 from planner.schedule import Schedule
 from planner.timing import time_schedule
+from tests.problems import tiny_problem
 from tests.random_orders import random_order
-from tests.tiny_problems import tiny_problem
 
 
 def image(canonical: Problem, rng: random.Random) -> tuple[Problem, Relabelling]:

@@ -30,8 +30,8 @@ from planner.program import (
 from planner.programs import Programs, join_programs
 from planner.schedule import parse_schedule
 from planner.timing import time_schedule
+from tests.problems import tiny_problem
 from tests.random_orders import random_order
-from tests.tiny_problems import tiny_problem
 
 COST = Stage(forward_ns=2, input_grad_ns=3, weight_grad_ns=1, transfer_ns=1)
 TWO = Problem(stages=(COST, COST), slots=(Slot(stages=(0,)), Slot(stages=(1,))), microbatches=(1,))

@@ -14,8 +14,8 @@ from planner.peer_pairs import new_pairs, peer_pairs, schedule_pairs
 from planner.programs import Opcode, Programs
 from planner.timing import time_schedule
 from tests.plans import tiny_plan
+from tests.problems import tiny_problem
 from tests.random_orders import random_order
-from tests.tiny_problems import tiny_problem
 
 
 def sends(programs: Programs) -> set[tuple[int, int]]:

@@ -7,7 +7,7 @@ import pytest
 from planner.errors import PlanFileError
 from planner.operation import Worker
 from planner.plan import PlanStatus
-from tests.plans import tiny_plan, tiny_problem
+from tests.plans import planned_problem, tiny_plan
 
 
 def test_id_is_a_hash_of_the_content_alone() -> None:
@@ -45,7 +45,7 @@ def test_throughput_kept_compares_with_our_own_fault_free_plan() -> None:
         ({"bound_ns": 13_000}, "bound"),
         ({"slots": ()}, "slots"),
         ({"worker_ranks": ("0",)}, "worker_ranks"),
-        ({"problem": tiny_problem(microbatches=(2, 2, 0), dead=frozenset())}, "workers"),
+        ({"problem": planned_problem(microbatches=(2, 2, 0), dead=frozenset())}, "workers"),
     ],
 )
 def test_parts_that_contradict_each_other_are_refused(changes: dict[str, object], message: str) -> None:

@@ -16,8 +16,8 @@ from planner.program_text import compress_programs, render_programs
 from planner.programs import Programs, join_programs
 from planner.timing import time_schedule
 from tests.plans import tiny_plan
+from tests.problems import tiny_problem
 from tests.random_orders import random_order
-from tests.tiny_problems import tiny_problem
 
 
 def one_by_one(programs: Programs, plan_id: str) -> dict[Worker, bytes]:

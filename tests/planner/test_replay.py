@@ -22,8 +22,8 @@ from planner.timing import time_schedule
 from planner.validation import require_valid
 from solver_models.list_scheduling import solve
 from solver_models.result import SolveOptions
+from tests.problems import tiny_problem, tiny_problem_without_length
 from tests.random_orders import random_order
-from tests.tiny_problems import tiny_problem, tiny_problem_without_length
 
 COST = Stage(forward_ns=2, input_grad_ns=3, weight_grad_ns=1, transfer_ns=1, activation_bytes=2, weight_grad_bytes=1)
 TWO = Problem(stages=(COST, COST), slots=(Slot(stages=(0,)), Slot(stages=(1,))), microbatches=(1,))

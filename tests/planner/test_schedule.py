@@ -14,8 +14,8 @@ from planner.errors import ScheduleFormatError
 from planner.operation import Kind, Operation, Worker
 from planner.schedule import Schedule, TimedOperation, parse_schedule, schedule_from_orders
 from planner.timing import time_schedule
+from tests.problems import tiny_problem
 from tests.random_orders import random_order
-from tests.tiny_problems import tiny_problem
 
 TEXT = "0/1: 1F0.0@-3+2 1B0.0@5+4\n1/0: 0F1.2@0+1\n"
 

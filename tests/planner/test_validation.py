@@ -24,8 +24,8 @@ from planner.problem import Optimizer, Problem, Slot, Stage
 from planner.schedule import Schedule, parse_schedule
 from planner.timing import time_schedule
 from planner.validation import Violation, require_sound, require_valid, validate
+from tests.problems import tiny_problem
 from tests.random_orders import random_order
-from tests.tiny_problems import tiny_problem
 
 COST = Stage(forward_ns=2, input_grad_ns=3, weight_grad_ns=1, transfer_ns=1, activation_bytes=2, weight_grad_bytes=1)
 FUSED = replace(COST, splittable=False)

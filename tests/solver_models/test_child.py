@@ -17,7 +17,7 @@ import pytest
 from planner.problem import Problem
 from solver_models.child import ChildOutcome, ChildSearch, Ending
 from solver_models.result import SolveOptions, Status
-from tests.solver_models.problems import unit_problem
+from tests.problems import unit_problem
 
 SEARCHES = """
 import os, signal, subprocess, sys, time

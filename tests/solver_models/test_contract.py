@@ -16,7 +16,7 @@ from planner.validation import require_valid
 from solver_models import registry
 from solver_models.registry import SOLVERS, is_installed, solve
 from solver_models.result import SolveOptions, SolveResult, Status
-from tests.solver_models.problems import unit_problem
+from tests.problems import unit_problem
 
 EXACT = ("cp_sat", "milp_cbc", "milp_highs", "milp_scip")
 OPTIONS = SolveOptions(deadline_s=60.0, seed=7)

@@ -18,7 +18,7 @@ from solver_models.result import SolveOptions, Status
 from solver_models.routing import free_routing, groups, home_routing, symmetric_peers
 from solver_models.search import SearchInput, ignore_report
 from solver_models.ticks import Ticks, choose_ticks
-from tests.solver_models.problems import unit_problem
+from tests.problems import unit_problem
 
 
 def options(deadline_s: float = 60.0) -> SolveOptions:

@@ -25,7 +25,7 @@ from solver_models.list_scheduling import solve as list_schedule
 from solver_models.result import SolveOptions, Status
 from solver_models.search import SearchInput, ignore_report
 from solver_models.ticks import choose_ticks
-from tests.solver_models.problems import unit_problem
+from tests.problems import unit_problem
 
 
 def sequential(problem: Problem) -> Schedule:

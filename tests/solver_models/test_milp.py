@@ -19,7 +19,7 @@ from solver_models.milp_model import Program, Scale, choose_scale, new_program, 
 from solver_models.milp_search import MAX_PAIRS, require_small
 from solver_models.result import SolveOptions, Status
 from solver_models.routing import free_routing
-from tests.solver_models.problems import unit_problem
+from tests.problems import unit_problem
 
 BACKENDS = [
     "milp_cbc",

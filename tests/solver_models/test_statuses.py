@@ -17,7 +17,7 @@ from solver_models.finish import finish
 from solver_models.milp_statuses import STATUSES as PULP_STATUSES
 from solver_models.result import Status
 from solver_models.search import Found
-from tests.solver_models.problems import unit_problem
+from tests.problems import unit_problem
 
 
 def test_every_cp_sat_status_is_mapped() -> None:

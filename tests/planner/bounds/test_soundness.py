@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from planner.bounds import best_bound
 from planner.problem import Problem, Slot, Stage
 from tests.exhaustive import SearchTooLargeError, exhaustive_period_ns, is_possible
-from tests.tiny_problems import tiny_problem
+from tests.problems import tiny_problem
 
 REFERENCE = Path(__file__).parents[4] / "shared" / "data" / "zb_reference.json"
 

@@ -20,7 +20,7 @@ from planner.migration import Migration
 from planner.operation import Worker
 from planner.plan import Plan, Seat
 from planner.schedule import Schedule
-from tests.plans import tiny_plan, tiny_problem, tiny_schedule
+from tests.plans import planned_problem, tiny_plan, tiny_schedule
 
 HEAD_AT = 37
 
@@ -66,7 +66,7 @@ def test_a_plan_survives() -> None:
 @settings(max_examples=50, deadline=None)
 def test_any_times_and_speeds_survive(speed: int, moves: list[int]) -> None:
     """Starts that follow no rule, before 0 too, and a slow worker: all come back to the nanosecond."""
-    problem = tiny_problem(speeds_ppm={Worker(0, 1): speed})
+    problem = planned_problem(speeds_ppm={Worker(0, 1): speed})
     timed = tiny_schedule(problem)
     by = np.array(moves) - 5 * 10**8
     schedule = replace(timed, start_ns=timed.start_ns + by, end_ns=timed.end_ns + by)

@@ -19,7 +19,7 @@ from planner.migration import Migration
 from planner.operation import Worker
 from planner.plan import Plan, Seat
 from planner.plan_content import canonical_json, content_id
-from tests.plans import tiny_plan, tiny_problem, tiny_schedule
+from tests.plans import planned_problem, tiny_plan, tiny_schedule
 
 
 def edited(change: Callable[[dict[str, Any]], object], *, rehash: bool) -> bytes:
@@ -55,7 +55,7 @@ def test_plan_survives_the_way_through_a_file(tmp_path: Path) -> None:
 
 def test_slow_workers_keep_their_durations() -> None:
     """At half the speed worker 0/0's operations take 2,000 ns, and come back so."""
-    problem = tiny_problem(speeds_ppm={Worker(0, 0): 500_000})
+    problem = planned_problem(speeds_ppm={Worker(0, 0): 500_000})
     plan = tiny_plan(problem=problem, schedule=tiny_schedule(problem), degraded=((Worker(0, 0), 500_000),))
     back = load_plan(dump_plan(plan))
     assert same(plan, back)

@@ -14,7 +14,7 @@ from planner.errors import PlanFileError
 from planner.formats.relabelling_file import relabelling_from_document, relabelling_to_document
 from planner.normalization import Relabelling, relabelling
 from planner.operation import Worker
-from tests.tiny_problems import tiny_problem
+from tests.problems import tiny_problem
 
 
 @given(st.randoms(use_true_random=False))
