@@ -4,7 +4,8 @@ A fenced ``console`` block that begins with ``$ replan`` or ``$ curl`` is run by
 of one document in one folder and in order; a line that ends in a backslash goes on in the next. Standard output and
 standard error must match the text below each command. ``...`` stands for any text within a line, and on a line of its own
 for any number of lines; a last line ``[exit status 4]`` says that the command fails, all others must not. ``curl`` talks to
-``http://127.0.0.1:8080``, for which a real server stands in. ``docs/cli.md`` has a test of its own, ``tests/cli/test_manual.py``.
+``http://127.0.0.1:8080``, for which a real server stands in; so do commands that talk to a service. ``docs/cli.md`` has a test of
+its own, ``tests/cli/test_manual.py``.
 """
 
 from __future__ import annotations
@@ -86,12 +87,13 @@ def run(session: list[Step], folder: Path, url: str | None) -> list[Step]:
     )
     if url is not None:
         script = script.replace(DOCUMENTED_URL, url)
+    stand_in = {} if url is None else {"REPLAN_SERVER": url}
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("REPLAN", "PYTEST"))}
     done = subprocess.run(
         ["bash", "-c", script],
         cwd=folder,
-        env=environment | {"PATH": path, "COLUMNS": COLUMNS, "LC_ALL": "C.UTF-8"},
+        env=environment | stand_in | {"PATH": path, "COLUMNS": COLUMNS, "LC_ALL": "C.UTF-8"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         stdin=subprocess.DEVNULL,

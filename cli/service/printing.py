@@ -7,6 +7,7 @@ from typing import Any
 from cli.output import make_console, percent_text, print_facts, print_table
 
 _MOST_LINES = 8
+_SOURCES = {"store": "made ready before", "solved": "made now, a better one may follow", "improved": "improved"}
 
 
 def print_epoch(body: dict[str, Any], heading: str) -> None:
@@ -74,7 +75,7 @@ def _failed(body: dict[str, Any]) -> str:
         f" and {len(workers) - _MOST_LINES} more" if len(workers) > _MOST_LINES else ""
     )
     text = f"{', '.join(targets)} (worker{'s' if len(workers) > 1 else ''} {shown})" if targets else "nothing"
-    slow = [f"{target} at {percent_text(speed)} %" for target, speed in failures["degraded"].items()]
+    slow = [f"{target} at {percent_text(speed)}" for target, speed in failures["degraded"].items()]
     return f"{text}; slow: {', '.join(slow)}" if slow else text
 
 
@@ -85,10 +86,10 @@ def _plan(body: dict[str, Any]) -> str:
         return "none" if problem is None else f"none ({problem['code']})"
     parts = [f"{plan['period_us']:,.0f} us an iteration"]
     if plan["throughput_kept"] is not None:
-        parts.append(f"keeps {percent_text(plan['throughput_kept'])} % of the fault-free throughput")
+        parts.append(f"keeps {percent_text(plan['throughput_kept'])} of the fault-free throughput")
     if plan["gap"] is not None:
-        parts.append(f"gap {percent_text(plan['gap'])} %")
-    return f"{', '.join(parts)}; {body['source']}"
+        parts.append(f"gap {percent_text(plan['gap'])}")
+    return f"{', '.join(parts)}; {_SOURCES.get(body['source'], body['source'])}"
 
 
 def _chosen(body: dict[str, Any]) -> str:
@@ -101,7 +102,8 @@ def _chosen(body: dict[str, Any]) -> str:
 
 def _migration(move: dict[str, Any]) -> str:
     seconds = "" if move["seconds"] is None else f" in {move['seconds']:.1f} s"
-    return f"{move['from']} to {move['to']}: {move['bytes']:,} bytes from {move['copy_from']}{seconds}"
+    path = f"{move['from']} back" if move["from"] == move["to"] else f"{move['from']} to {move['to']}"
+    return f"{path}: loads {move['bytes']:,} bytes from {move['copy_from']}{seconds}"
 
 
 def _listed(name: str, lines: list[str]) -> list[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +20,13 @@ if TYPE_CHECKING:
     from cli.service.events import Reported
 
 _VERDICTS = click.Choice(["keep", "failed"])
+_KEY = re.compile(r"[\x21-\x7e]{1,256}")
+
+
+def _check_key(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    if value is not None and _KEY.fullmatch(value) is None:
+        raise click.BadParameter(f"{value!r} is no key; expected 1 to 256 visible ASCII characters without blanks")
+    return value
 
 
 @click.command(short_help="Tell a service what failed, came back or is slow.")
@@ -35,7 +43,11 @@ _VERDICTS = click.Choice(["keep", "failed"])
 )
 @click.option("--expected-epoch", type=click.IntRange(min=1), help="Only report while this epoch is current.")
 @click.option("--iteration", type=click.IntRange(min=0), help="Iteration during which it happened.")
-@click.option("--idempotency-key", help="Key of this report; the same again reports nothing twice.  [a new one]")
+@click.option(
+    "--idempotency-key",
+    callback=_check_key,
+    help="Key of this report; the same again reports nothing twice.  [a new one]",
+)
 @click.option("--silent-nodes", type=_VERDICTS, help="What nodes are that do not answer.  [by source]")
 @click.option("--missing-nodes", type=_VERDICTS, help="What nodes are that FILE does not name.  [by source]")
 @click.option("--settle", type=Duration(), help="How long a node has to be ready to be back (kubernetes).  [60s]")
