@@ -13,9 +13,11 @@ import os
 import secrets
 import socket
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from anyio import to_thread
 
+from api.errors import OverloadedError
 from api.precompute.executors import Executor
 from api.precompute.keys import KeysRequest, read_keys
 from api.precompute.options import PrecomputeOptions
@@ -92,7 +94,7 @@ class PrecomputeEngine:
             await asyncio.gather(self._loop, return_exceptions=True)
 
     def progress(self, operation_id: str) -> Progress | None:
-        """How far an operation is that is being done here, with the time left; ``None`` where it is not."""
+        """How far an operation is that is being done here, with the time left; ``None`` where it is not, or not yet."""
         run = self._runs.get(operation_id)
         return None if run is None else run.progress
 
@@ -103,24 +105,23 @@ class PrecomputeEngine:
     async def _serve(self) -> None:
         while True:
             self._woken.clear()
-            operation = None
+            wait_s = self._poll_s
             try:
                 operation = await to_thread.run_sync(self.claim)
                 if operation is not None:
+                    wait_s = 0.0
                     await self.perform(operation)
             except ReplanError as error:
-                which = (
-                    "operations cannot be looked for" if operation is None else f"operation {operation.operation_id}"
-                )
-                _LOG.error("%s: %s", which, error)
-            if operation is None:
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._woken.wait(), self._poll_s)
+                # A store without space or connection is not there again in a moment, and what was solved for it is lost.
+                wait_s = self._lease_s if isinstance(error, StoreError) else self._poll_s
+                _LOG.error("precomputing stopped: %s", error)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._woken.wait(), wait_s)
 
     async def perform(self, operation: OperationRecord, document: bytes | None = None) -> tuple[KeyFailure, ...]:
         """Do an operation that :attr:`owner` has claimed, and say in the store how it ended.
 
-        Where this is cancelled the operation goes back into the queue.
+        Where this is cancelled, or the store or the solver processes are lost, the operation goes back into the queue.
 
         Parameters
         ----------
@@ -137,36 +138,52 @@ class PrecomputeEngine:
         Raises
         ------
         ReplanError
-            If it could not be done; the store says so too. Where it is the store that fails, the operation stays claimed
-            until its lease runs out.
+            If it could not be done.
         """
-        finish, operation_id = self._store.finish_operation, operation.operation_id
+        operation_id, owner = operation.operation_id, self.owner
         try:
-            failures, is_complete = await self._perform(operation, document)
-        except ReplanError as error:
-            await to_thread.run_sync(finish, operation_id, self.owner, "failed", f"{error.code}: {error}")
-            raise
-        except asyncio.CancelledError:
-            # In this thread: a cancelled task waits for no other. It is one short transaction.
+            failures, is_complete = await self._while_leased(operation, document)
+        except (StoreError, OverloadedError, asyncio.CancelledError):
+            # In this thread: a task that was cancelled gets no other. It is one short transaction.
             with contextlib.suppress(StoreError):
-                self._store.release_operation(operation_id, self.owner)
+                self._store.release_operation(operation_id, owner)
             raise
-        finally:
-            self._runs.pop(operation_id, None)
+        except ReplanError as error:
+            text = f"{error.code}: {error}"
+            await to_thread.run_sync(self._store.finish_operation, operation_id, owner, "failed", text)
+            raise
         state: FinalState = "done" if is_complete else "cancelled"
-        await to_thread.run_sync(finish, operation_id, self.owner, state, _failures_text(failures))
+        text_of_failures = _failures_text(failures)
+        await to_thread.run_sync(self._store.finish_operation, operation_id, owner, state, text_of_failures)
         return tuple(failures)
 
-    async def _perform(self, operation: OperationRecord, document: bytes | None) -> tuple[Sequence[KeyFailure], bool]:
-        """Keys without a plan, and whether all keys were looked at."""
+    async def _while_leased(
+        self, operation: OperationRecord, document: bytes | None
+    ) -> tuple[Sequence[KeyFailure], bool]:
+        """Keys without a plan, and whether all keys were looked at; the lease is renewed meanwhile."""
+        stop = asyncio.Event()
         if operation.cancel_requested:
-            return (), False
+            stop.set()
+        reports = asyncio.create_task(self._report_on(operation, stop))
+        try:
+            run = await self._prepare(operation, document, stop)
+            await run.begin()
+            self._runs[operation.operation_id] = run
+            await self._report(operation, run.progress)  # before anything is made: what is there now was there before
+            progress = await run.finish()
+        finally:
+            reports.cancel()
+            self._runs.pop(operation.operation_id, None)
+        await self._report(operation, progress)
+        return run.failures, progress.num_left == 0
+
+    async def _prepare(self, operation: OperationRecord, document: bytes | None, stop: asyncio.Event) -> PrecomputeRun:
         options = PrecomputeOptions.load(operation.options)
         if document is None:
             document = await to_thread.run_sync(self._document, operation, options)
         request = KeysRequest(tolerance=operation.tolerance, mode=operation.mode).message(document)
-        keys = read_keys(await self._executor.run(request, timeout_s=self._lease_s))
-        run = PrecomputeRun(
+        keys = read_keys(await self._executor.run(request, timeout_s=self._grace_s))
+        return PrecomputeRun(
             store=self._store,
             executor=self._executor,
             job_sha256=operation.job_sha256,
@@ -175,46 +192,36 @@ class PrecomputeEngine:
             unplannable=keys.unplannable,
             options=options,
             grace_s=self._grace_s,
+            stop=stop,
             on_progress=lambda progress: self._on_progress(operation, progress),
         )
-        self._runs[operation.operation_id] = run
-        reports = asyncio.create_task(self._report_on(operation, run))
-        try:
-            progress = await run.run()
-        finally:
-            reports.cancel()
-        await self._report(operation, progress)
-        return run.failures, progress.num_left == 0
 
     def _document(self, operation: OperationRecord, options: PrecomputeOptions) -> bytes:
         if operation.job_id is None or options.revision is None:
             raise NotFoundError(f"operation {operation.operation_id} was started for a job file that is not here")
         return self._store.job_revision(operation.job_id, options.revision).document
 
-    async def _report_on(self, operation: OperationRecord, run: PrecomputeRun) -> None:
-        """Renew the lease and store the progress while a run lasts; stop the run where it is to stop."""
+    async def _report_on(self, operation: OperationRecord, stop: asyncio.Event) -> None:
+        """Renew the lease and store the progress while an operation is done; say that it is to stop where it is."""
         while True:
             try:
-                if await self._report(operation, run.progress):
-                    run.stop()
+                if await self._report(operation, self.progress(operation.operation_id)):
+                    stop.set()
             except StoreError as error:
                 _LOG.error("the progress of operation %s cannot be stored: %s", operation.operation_id, error)
             await asyncio.sleep(min(_REPORT_S, self._lease_s / 3))
 
-    async def _report(self, operation: OperationRecord, progress: Progress) -> bool:
-        # What was there when the operation was first begun was skipped; the rest of what is there now was done by it.
-        skipped = progress.skipped if operation.total is None else min(operation.skipped, progress.skipped)
-        return await to_thread.run_sync(
-            lambda: self._store.report_progress(
-                operation.operation_id,
-                self.owner,
-                lease_s=self._lease_s,
-                total=progress.total,
-                done=progress.done + progress.skipped - skipped,
-                failed=progress.failed,
-                skipped=skipped,
-            )
+    async def _report(self, operation: OperationRecord, progress: Progress | None) -> bool:
+        counts = {}
+        if progress is not None:
+            # What was there when the operation was first begun was skipped; the rest of what is there now was done by it.
+            skipped = progress.skipped if operation.total is None else min(operation.skipped, progress.skipped)
+            done = progress.done + progress.skipped - skipped
+            counts = {"total": progress.total, "done": done, "failed": progress.failed, "skipped": skipped}
+        report = partial(
+            self._store.report_progress, operation.operation_id, self.owner, lease_s=self._lease_s, **counts
         )
+        return await to_thread.run_sync(report)
 
 
 def _failures_text(failures: Sequence[KeyFailure]) -> str | None:

@@ -10,7 +10,7 @@ import asyncio
 import collections
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 
 from anyio import to_thread
 
@@ -30,7 +30,7 @@ _LOG = logging.getLogger("replan.api.precompute")
 
 
 class PrecomputeRun:
-    """Templates for some failure keys of one job.
+    """Templates for some failure keys of one job: :meth:`begin`, then :meth:`finish`.
 
     Parameters
     ----------
@@ -48,6 +48,8 @@ class PrecomputeRun:
         Limits of each search.
     grace_s
         Seconds beyond its deadline after which a solver process is killed.
+    stop
+        Once it is set no further key is begun; those being worked on are finished and kept.
     on_progress
         Called in the event loop with the progress after each key.
 
@@ -68,6 +70,7 @@ class PrecomputeRun:
         unplannable: Sequence[KeyFailure] = (),
         options: PrecomputeOptions,
         grace_s: float,
+        stop: asyncio.Event,
         on_progress: Callable[[Progress], None] = lambda _progress: None,
     ) -> None:
         self._store = store
@@ -79,9 +82,10 @@ class PrecomputeRun:
         self._grace_s = grace_s
         self._on_progress = on_progress
         self._todo: collections.deque[str] = collections.deque()
+        self._known: frozenset[str] = frozenset()
         self._skipped = self._done = 0
         self._began = time.monotonic()
-        self._is_stopping = False
+        self._stop = stop
         self._num_unplannable = len(unplannable)
         self.failures: list[KeyFailure] = list(unplannable)
 
@@ -102,26 +106,31 @@ class PrecomputeRun:
             ),
         )
 
-    def stop(self) -> None:
-        """Begin no further key; those being worked on are finished and kept."""
-        self._is_stopping = True
+    async def begin(self) -> None:
+        """Look which keys have a template already.
 
-    async def run(self) -> Progress:
-        """Do it; returns the progress in the end, which is incomplete only after :meth:`stop`.
+        Raises
+        ------
+        StoreError
+            If the store does not say.
+        """
+        self._known = frozenset(await to_thread.run_sync(self._store.template_keys, self._job_sha256))
+        self._todo.extend(key for key in self._keys if key not in self._known)
+        self._skipped = len(self._keys) - len(self._todo)
+        self._began = time.monotonic()
+        self._on_progress(self.progress)
+
+    async def finish(self) -> Progress:
+        """Make the templates that are missing; returns the progress in the end, incomplete only where it was stopped.
 
         Raises
         ------
         StoreError, OverloadedError, ClusterError
             If it cannot go on. What was made by then is kept.
         """
-        known = await to_thread.run_sync(self._store.template_keys, self._job_sha256)
-        self._todo.extend(key for key in self._keys if key not in known)
-        self._skipped = len(self._keys) - len(self._todo)
-        self._began = time.monotonic()
-        self._on_progress(self.progress)
-        if not self._todo:
+        if not self._todo or self._stop.is_set():
             return self.progress
-        reference = await self._reference(known)
+        reference = await self._reference()
         try:
             async with asyncio.TaskGroup() as lanes:
                 for _ in range(min(self._executor.capacity, len(self._todo))):
@@ -132,23 +141,23 @@ class PrecomputeRun:
         return self.progress
 
     async def _work(self, reference: ReferenceForm | None) -> None:
-        while self._todo and not self._is_stopping:
-            await self._finish(self._todo.popleft(), reference)
+        while self._todo and not self._stop.is_set():
+            await self._attempt(self._todo.popleft(), reference)
 
-    async def _reference(self, known: Collection[str]) -> ReferenceForm | None:
+    async def _reference(self) -> ReferenceForm | None:
         """What all plans are compared with: the fault-free template says, which is made first where it is not there.
 
         ``None`` where it cannot be made; then each plan works its own out.
         """
         num_slots = parse_failure_key(self._todo[0]).num_slots
         key = str(FailureKey(dead=(0,) * num_slots, degraded=((),) * num_slots))
-        figures = await to_thread.run_sync(self._stored_figures, key) if key in known else None
+        figures = await to_thread.run_sync(self._stored_figures, key) if key in self._known else None
         if figures is None:
             # Its place is the first, and where it is not asked for it is made for the sake of the others.
             is_asked_for = key in self._todo
             if is_asked_for:
                 self._todo.remove(key)
-            figures = await self._finish(key, None, counts=is_asked_for)
+            figures = await self._attempt(key, None, counts=is_asked_for)
         return None if figures is None else figures.reference
 
     def _stored_figures(self, key: str) -> TemplateFigures | None:
@@ -161,7 +170,7 @@ class PrecomputeRun:
             self._store.drop_template(self._job_sha256, key)
             return None
 
-    async def _finish(
+    async def _attempt(
         self, key: str, reference: ReferenceForm | None, *, counts: bool = True
     ) -> TemplateFigures | None:
         """Make one template; ``None`` where there is none for this key, which is recorded if it ``counts``."""

@@ -25,6 +25,12 @@ from planner.formats.packed_plan import unpack_plan
 from tests.precomputing import DOCUMENT, FAULT_FREE, ONE_FAILED, REFERENCE, SHA256, Here, Watched, with_pool
 
 
+async def carry_out(run: PrecomputeRun) -> Progress:
+    """Do all of a run."""
+    await run.begin()
+    return await run.finish()
+
+
 def make_run(store: Store, executor: Executor, keys: Sequence[str], **changes: Any) -> PrecomputeRun:
     """A run over these keys of the example."""
     settings: dict[str, Any] = {
@@ -35,6 +41,7 @@ def make_run(store: Store, executor: Executor, keys: Sequence[str], **changes: A
         "keys": keys,
         "options": PrecomputeOptions(deadline_s=0.3),
         "grace_s": 60,
+        "stop": asyncio.Event(),
     }
     return PrecomputeRun(**(settings | changes))
 
@@ -43,12 +50,12 @@ def test_every_key_gets_a_template_and_the_reference_is_made_once(store: Store) 
     """The fault-free key comes first, though it stands last, and all others are compared with it; then nothing is left."""
     seen: list[Progress] = []
     executor, again = Watched(), Watched()
-    progress = asyncio.run(make_run(store, executor, (*ONE_FAILED, FAULT_FREE), on_progress=seen.append).run())
+    progress = asyncio.run(carry_out(make_run(store, executor, (*ONE_FAILED, FAULT_FREE), on_progress=seen.append)))
     assert (progress.done, progress.failed, progress.skipped, progress.num_left) == (5, 0, 0, 0)
     assert progress.remaining_s == 0
     assert executor.asked == [FAULT_FREE, *ONE_FAILED]
     assert executor.references == [None] + 4 * [REFERENCE]
-    progress = asyncio.run(make_run(store, again, (*ONE_FAILED, FAULT_FREE)).run())
+    progress = asyncio.run(carry_out(make_run(store, again, (*ONE_FAILED, FAULT_FREE))))
     assert (progress.done, progress.skipped, again.asked) == (0, 5, [])
     assert set(store.template_keys(SHA256)) == {FAULT_FREE, *ONE_FAILED}
     record = store.template(SHA256, "0,0,1,0")
@@ -63,7 +70,7 @@ def test_every_key_gets_a_template_and_the_reference_is_made_once(store: Store) 
 def test_without_the_fault_free_key_its_plan_is_made_for_the_sake_of_the_others(store: Store) -> None:
     """One key is asked for and counted; the plan that it is compared with is made and kept too."""
     executor = Watched()
-    progress = asyncio.run(make_run(store, executor, ("0,0,1,0",)).run())
+    progress = asyncio.run(carry_out(make_run(store, executor, ("0,0,1,0",))))
     assert (progress.total, progress.done, progress.num_left) == (1, 1, 0)
     assert executor.references == [None, REFERENCE]
     assert set(store.template_keys(SHA256)) == {FAULT_FREE, "0,0,1,0"}
@@ -73,7 +80,7 @@ def test_a_key_that_cannot_be_planned_is_recorded_and_the_others_are_made(store:
     """Slot 2 lost, more failures than workers, and a key known to be hopeless do not keep 0,0,1,0 from its template."""
     known = KeyFailure(failure_key="3,0,0,0", code="stage_lost", message="known before")
     run = make_run(store, Here(2), (FAULT_FREE, "0,0,3,0", "0,0,9,0", "0,0,1,0"), unplannable=[known])
-    progress = asyncio.run(run.run())
+    progress = asyncio.run(carry_out(run))
     assert (progress.total, progress.done, progress.failed, progress.num_left) == (5, 2, 3, 0)
     assert {failure.failure_key: failure.code for failure in run.failures} == {
         "3,0,0,0": "stage_lost",
@@ -88,13 +95,14 @@ def test_stopping_finishes_what_is_being_worked_on_and_a_new_run_goes_on(store: 
 
     async def stop(number: int) -> None:
         if number == 3:
-            run.stop()
+            stopping.set()
 
-    run = make_run(store, Watched(before=stop), keys)
-    progress = asyncio.run(run.run())
+    stopping = asyncio.Event()
+    run = make_run(store, Watched(before=stop), keys, stop=stopping)
+    progress = asyncio.run(carry_out(run))
     assert (progress.done, progress.num_left) == (3, 2)
     executor = Watched()
-    progress = asyncio.run(make_run(store, executor, keys).run())
+    progress = asyncio.run(carry_out(make_run(store, executor, keys)))
     assert (progress.done, progress.skipped, executor.asked) == (2, 3, list(keys[3:]))
     # The stored fault-free template tells what to compare with.
     assert executor.references == 2 * [REFERENCE]
@@ -102,11 +110,11 @@ def test_stopping_finishes_what_is_being_worked_on_and_a_new_run_goes_on(store: 
 
 def test_a_damaged_fault_free_template_is_made_again(store: Store, tmp_path: Path) -> None:
     """The reference cannot be read from a template whose bytes were changed, so that is dropped and made anew."""
-    asyncio.run(make_run(store, Here(), (FAULT_FREE,)).run())
+    asyncio.run(carry_out(make_run(store, Here(), (FAULT_FREE,))))
     with closing(sqlite3.connect(tmp_path / "replan.db")) as connection, connection:
         assert connection.execute("UPDATE templates SET content = X'00'").rowcount == 1
     executor = Watched()
-    progress = asyncio.run(make_run(store, executor, (FAULT_FREE, "0,0,1,0")).run())
+    progress = asyncio.run(carry_out(make_run(store, executor, (FAULT_FREE, "0,0,1,0"))))
     assert (progress.done, progress.skipped, progress.failed) == (1, 1, 0)
     assert executor.asked == [FAULT_FREE, "0,0,1,0"]
     record = store.template(SHA256, FAULT_FREE)
@@ -123,26 +131,22 @@ def test_a_store_that_cannot_be_written_ends_the_run(store: Store, monkeypatch: 
     monkeypatch.setattr(store, "put_template", refuse)
     executor = Watched()
     with pytest.raises(StoreError):
-        asyncio.run(make_run(store, executor, (FAULT_FREE, *ONE_FAILED)).run())
+        asyncio.run(carry_out(make_run(store, executor, (FAULT_FREE, *ONE_FAILED))))
     assert executor.asked == [FAULT_FREE]
 
 
 def test_a_pool_that_is_shut_down_ends_the_run(store: Store) -> None:
     """No key is said to have failed because there was nobody left to plan it."""
 
-    async def test(pool: SolvePool) -> None:
-        async def close(number: int) -> None:
-            if number == 2:
-                closings.append(asyncio.create_task(pool.close()))
+    async def shut_down(number: int) -> None:
+        if number == 2:
+            raise OverloadedError("the server is shutting down")
 
-        closings: list[asyncio.Task[None]] = []
-        run = make_run(store, Watched(PoolExecutor(pool), close), (FAULT_FREE, *ONE_FAILED))
-        with pytest.raises(OverloadedError):
-            await run.run()
-        assert run.failures == []
-        assert set(store.template_keys(SHA256)) == {FAULT_FREE}
-
-    with_pool(test)
+    run = make_run(store, Watched(before=shut_down), (FAULT_FREE, *ONE_FAILED))
+    with pytest.raises(OverloadedError):
+        asyncio.run(carry_out(run))
+    assert run.failures == []
+    assert set(store.template_keys(SHA256)) == {FAULT_FREE}
 
 
 def test_solver_processes_killed_in_the_middle_cost_no_key(store: Store) -> None:
@@ -166,7 +170,7 @@ def test_solver_processes_killed_in_the_middle_cost_no_key(store: Store) -> None
 
         # Unequal speeds leave room above the bound, so that each search takes all of its time.
         keys = (FAULT_FREE, *(f"0,0,0,0;{slot}@{speed}" for slot in range(4) for speed in (300_001, 700_001)))
-        progress = await make_run(store, Watched(PoolExecutor(pool), kill_soon), keys).run()
+        progress = await carry_out(make_run(store, Watched(PoolExecutor(pool), kill_soon), keys))
         assert len(killed) == 2
         assert (progress.done, progress.failed) == (9, 0)
 

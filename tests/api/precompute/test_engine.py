@@ -1,0 +1,195 @@
+"""Operations from the queue to their end, across engines that stop, die and lose their store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from api.precompute.engine import PrecomputeEngine
+from api.precompute.options import PrecomputeOptions
+from api.precompute.run import PrecomputeRun
+from api.store import OperationRecord, Store
+from planner.errors import StoreError
+from tests.precomputing import DOCUMENT, FAULT_FREE, ONE_FAILED, SHA256, Here, Watched
+
+
+def queue(store: Store, *, tolerance: int = 1, revision: int = 1) -> OperationRecord:
+    """Register the example's job and queue an operation for it."""
+    store.put_job("job", document=DOCUMENT, job_sha256=SHA256, tolerance=tolerance, mode="all")
+    options = PrecomputeOptions(revision=revision, deadline_s=0.2)
+    return store.create_operation(
+        job_id="job", job_sha256=SHA256, mode="all", tolerance=tolerance, options=options.dump()
+    )
+
+
+def with_engine(
+    store: Store, executor: Any, test: Callable[[PrecomputeEngine], Awaitable[None]], lease_s: float = 0.6
+) -> None:
+    """Run a test beside a started engine and close that."""
+
+    async def run() -> None:
+        engine = PrecomputeEngine(store=store, executor=executor, lease_s=lease_s, poll_s=0.1)
+        engine.start()
+        try:
+            await test(engine)
+        finally:
+            await engine.close()
+
+    asyncio.run(run())
+
+
+async def until_ended(store: Store, operation: OperationRecord) -> OperationRecord:
+    """Wait until an operation has ended; the test's own time limit ends a wait in vain."""
+    while (now := store.operation(operation.operation_id)).state in ("queued", "running"):
+        await asyncio.sleep(0.02)
+    return now
+
+
+def counts(operation: OperationRecord) -> tuple[int | None, int, int, int]:
+    """Total, done, failed, skipped."""
+    return operation.total, operation.done, operation.failed, operation.skipped
+
+
+def test_does_what_is_queued_and_says_how_far_it_is(store: Store) -> None:
+    """One failed worker or none in four slots are five keys; a second operation finds them all there."""
+
+    async def test(engine: PrecomputeEngine) -> None:
+        operation = queue(store)
+        engine.wake()
+        ended = await until_ended(store, operation)
+        assert (ended.state, ended.error, counts(ended)) == ("done", None, (5, 5, 0, 0))
+        again = await until_ended(store, queue(store))
+        assert (again.state, counts(again)) == ("done", (5, 0, 0, 5))
+        assert engine.progress(operation.operation_id) is None
+
+    with_engine(store, Here(), test)
+    assert set(store.template_keys(SHA256)) == {FAULT_FREE, *ONE_FAILED}
+
+
+def test_keys_without_a_plan_are_counted_and_named(store: Store) -> None:
+    """Of three pipelines three workers of one slot may be lost: of comb(7, 3) = 35 keys four have no plan."""
+
+    async def test(_engine: PrecomputeEngine) -> None:
+        ended = await until_ended(store, queue(store, tolerance=3))
+        assert (ended.state, counts(ended)) == ("done", (35, 31, 4, 0))
+        assert ended.error is not None
+        assert ended.error.startswith("4 failure keys have no plan: 0,0,0,3: stage_lost; ")
+
+    with_engine(store, Here(2), test)
+
+
+def test_goes_on_where_a_process_died(store: Store) -> None:
+    """The dead owner made two of five templates; they are not made again, and all five count as done by the operation."""
+    operation = queue(store)
+    store.claim_operation("dead", 0.3)
+    options = PrecomputeOptions(deadline_s=0.2)
+    run = PrecomputeRun(
+        store=store,
+        executor=Here(),
+        job_sha256=SHA256,
+        document=DOCUMENT,
+        keys=(FAULT_FREE, ONE_FAILED[0]),
+        options=options,
+        grace_s=60,
+        stop=asyncio.Event(),
+    )
+    asyncio.run(run.begin())
+    asyncio.run(run.finish())
+    store.report_progress(operation.operation_id, "dead", lease_s=0.3, total=5, done=1, failed=0, skipped=0)
+    executor = Watched()
+
+    async def test(engine: PrecomputeEngine) -> None:
+        ended = await until_ended(store, operation)
+        assert (ended.state, ended.owner, counts(ended)) == ("done", engine.owner, (5, 5, 0, 0))
+
+    with_engine(store, executor, test)
+    assert set(executor.asked) == set(ONE_FAILED[1:])
+
+
+def test_closing_puts_the_operation_back_for_another(store: Store) -> None:
+    """An engine closed during its second key leaves it queued at once; the next one makes the four that are missing."""
+    operation = queue(store)
+
+    async def close(engine: PrecomputeEngine) -> None:
+        while len(first.asked) < 2:
+            await asyncio.sleep(0.01)
+        progress = engine.progress(operation.operation_id)
+        assert progress is not None
+        assert (progress.total, progress.done) == (5, 1)
+
+    async def wait_at_second(number: int) -> None:
+        if number == 2:
+            await asyncio.sleep(60)
+
+    first, second = Watched(before=wait_at_second), Watched()
+    with_engine(store, first, close)
+    left = store.operation(operation.operation_id)
+    assert (left.state, left.owner) == ("queued", None)
+
+    async def finish(_engine: PrecomputeEngine) -> None:
+        assert counts(await until_ended(store, operation)) == (5, 5, 0, 0)
+
+    with_engine(store, second, finish)
+    assert len(second.asked) == 4
+
+
+def test_cancelling_keeps_what_was_made_and_the_lease_holds_meanwhile(store: Store) -> None:
+    """It ends after the key in hand; until then no other process can claim it, though a key takes longer than the lease."""
+    operation = queue(store)
+
+    async def slow(_number: int) -> None:
+        await asyncio.sleep(2.0)
+
+    async def test(_engine: PrecomputeEngine) -> None:
+        while not executor.asked:
+            await asyncio.sleep(0.02)
+        while len(executor.asked) < 2:
+            assert store.claim_operation("other", 60) is None
+            await asyncio.sleep(0.05)
+        store.cancel_operation(operation.operation_id)
+        ended = await until_ended(store, operation)
+        assert ended.state == "cancelled"
+        assert ended.total == 5
+        assert 1 <= ended.done <= 3
+        assert ended.done == len(executor.asked) == len(store.template_keys(SHA256))
+
+    executor = Watched(before=slow)
+    with_engine(store, executor, test, lease_s=1.5)
+
+
+def test_an_operation_that_cannot_be_done_does_not_keep_the_next_from_being_done(store: Store) -> None:
+    """A revision that does not exist and a tolerance above the number of workers fail; what follows is done."""
+    missing, unsound = queue(store, revision=7), queue(store, tolerance=1000)
+
+    async def test(_engine: PrecomputeEngine) -> None:
+        for operation, code in ((missing, "not_found: "), (unsound, "option_invalid: ")):
+            ended = await until_ended(store, operation)
+            assert ended.state == "failed"
+            assert ended.error is not None
+            assert ended.error.startswith(code)
+        assert (await until_ended(store, queue(store))).state == "done"
+
+    with_engine(store, Here(), test)
+
+
+def test_a_store_that_fails_for_a_while_delays_and_loses_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operation goes back into the queue when a template cannot be written, and is done once it can."""
+    operation = queue(store)
+    put, refusals = store.put_template, []
+
+    def refuse_twice(**values: Any) -> Any:
+        if len(refusals) < 2:
+            refusals.append(values["failure_key"])
+            raise StoreError("no space left")
+        return put(**values)
+
+    monkeypatch.setattr(store, "put_template", refuse_twice)
+
+    async def test(_engine: PrecomputeEngine) -> None:
+        assert counts(await until_ended(store, operation)) == (5, 5, 0, 0)
+
+    with_engine(store, Here(), test)
+    assert refusals == [FAULT_FREE, FAULT_FREE]
