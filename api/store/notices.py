@@ -16,6 +16,20 @@ def notify(connection: sa.Connection, job_id: str, epoch: int) -> None:
 
 
 def read_notice(payload: str) -> tuple[str, int]:
-    """Job and epoch of a notice."""
-    job_id, epoch = json.loads(payload)
-    return str(job_id), int(epoch)
+    """Job and epoch of a notice.
+
+    Raises
+    ------
+    ValueError
+        If it is no notice of this module.
+    """
+    try:
+        notice = json.loads(payload)
+    except RecursionError as error:
+        raise ValueError("a notice that is nested too deep") from error
+    if not (isinstance(notice, list) and len(notice) == 2):
+        raise ValueError("a notice that is no pair")
+    job_id, epoch = notice
+    if not (isinstance(job_id, str) and type(epoch) is int and epoch >= 0):
+        raise ValueError("a notice without a job and an epoch")
+    return job_id, epoch

@@ -130,7 +130,10 @@ class EpochFeed:
                 await asyncio.sleep(_RECONNECT_S[min(failures, len(_RECONNECT_S) - 1)])
 
     async def _catch_up(self) -> None:
-        for job_id, epoch in (await to_thread.run_sync(self._store.current_epochs)).items():
+        current = await to_thread.run_sync(self._store.current_epochs)
+        for job_id in self._latest.keys() - current.keys():
+            self.announce(job_id, 0)
+        for job_id, epoch in current.items():
             self.announce(job_id, epoch)
         self._connected.set()
 

@@ -23,15 +23,29 @@ def shared_database(postgres_server: PostgresServer) -> PostgresBackend:
     return backend
 
 
+@pytest.fixture
+def postgres_backend(shared_database: PostgresBackend) -> PostgresBackend:
+    """That database with nothing in it."""
+    tables = [table.name for table in reversed(METADATA.sorted_tables) if table is not SCHEMA]
+    shared_database.server.execute(*(f"DELETE FROM {name}" for name in tables), url=shared_database.url)
+    return shared_database
+
+
+@pytest.fixture
+def postgres_store(postgres_backend: PostgresBackend) -> Iterator[Store]:
+    """An open store in it."""
+    opened = Store(postgres_backend.url)
+    yield opened
+    opened.close()
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Backend:
     """A database of each kind with nothing in it."""
     if request.param == "sqlite":
         return SqliteBackend(tmp_path / "replan.db")
-    shared: PostgresBackend = request.getfixturevalue("shared_database")
-    tables = [table.name for table in reversed(METADATA.sorted_tables) if table is not SCHEMA]
-    shared.server.execute(*(f"DELETE FROM {name}" for name in tables), url=shared.url)
-    return shared
+    found: PostgresBackend = request.getfixturevalue("postgres_backend")
+    return found
 
 
 @pytest.fixture
