@@ -40,7 +40,8 @@ RESERVE_S = 0.05
 """Seconds before the deadline at which the search is told to stop, for its answer to travel and be timed."""
 
 _MAX_FRAME_BYTES = 2**30
-_REAP_S = 5.0
+_REAP_S = 0.5
+"""Seconds that the watcher gets to end the worker and clean up before this side does both: what a stopped one costs."""
 
 
 class Ending(StrEnum):

@@ -118,17 +118,18 @@ def _climb(
 
 
 def _try_exact(problem: Problem, options: SolveOptions, best: SolveResult) -> SolveResult:
-    """CP-SAT from the best schedule so far; what goes wrong is told, and the schedule kept."""
+    """CP-SAT from the best schedule so far; what goes wrong is told, and what it had found by then is kept."""
     try:
         found = registry.solve("cp_sat", problem, options, hint=best.schedule)
     except SolverError as error:
-        return replace(best, detail=f"cp_sat could not be used: {error.message}")
+        return replace(best, failure=f"cp_sat could not be used: {error.message}")
+    if found.status is Status.INVALID_MODEL:
+        # Neither the order nor the bound of a wrong model can be trusted.
+        return replace(best, failure=f"cp_sat ended with {found.status}: {found.detail}")
     bound = max(best.bound_ns, found.bound_ns)
-    if found.status in {Status.CRASHED, Status.INVALID_MODEL}:
-        return replace(best, detail=f"cp_sat ended with {found.status}: {found.detail}")
     if found.schedule is not None and found.period_ns is not None and best.period_ns is not None:
         improved = found.period_ns < best.period_ns
         if improved:
             best = replace(best, schedule=found.schedule, period_ns=found.period_ns, solver="cp_sat")
     status = Status.OPTIMAL if best.period_ns == bound else Status.FEASIBLE
-    return replace(best, bound_ns=bound, status=status)
+    return replace(best, bound_ns=bound, status=status, failure=found.failure)

@@ -17,7 +17,7 @@ from planner.errors import OptionError, SolverMissingError
 from planner.problem import Problem
 from planner.schedule import Schedule
 from planner.timing import time_schedule
-from solver_models.child import ChildSearch
+from solver_models.child import ChildSearch, Ending
 from solver_models.finish import finish, known_bound_ns
 from solver_models.result import SolveOptions, SolveResult, Status
 from solver_models.search import Found
@@ -99,7 +99,7 @@ def solve(name: str, problem: Problem, options: SolveOptions, *, hint: Schedule 
     Returns
     -------
     SolveResult
-        Its ``schedule`` may be an incumbent left by a child that crashed or was killed; status and detail say so.
+        Its ``schedule`` may be an incumbent left by a child that crashed or was killed; ``failure`` says so.
 
     Raises
     ------
@@ -156,6 +156,7 @@ class RunningSolve:
         OptionError
             If the instance is too large for the solver.
         """
+        failure = ""
         if self._child is None:
             found = Found(status=Status.FEASIBLE, schedule=None, bound_ns=0, detail="the hint meets the bound")
         else:
@@ -163,7 +164,9 @@ class RunningSolve:
             if outcome.error_code == OptionError.code:
                 raise OptionError(outcome.detail)
             found = replace(outcome.found, detail=outcome.detail)
-        return finish(
+            if outcome.ending not in (Ending.ANSWERED, Ending.CANCELLED):
+                failure = f"{self._name} {outcome.detail}"
+        result = finish(
             self._problem,
             self._name,
             found,
@@ -171,6 +174,7 @@ class RunningSolve:
             started=self._started,
             hint=self._hint,
         )
+        return replace(result, failure=failure)
 
 
 def start(

@@ -90,6 +90,9 @@ class SolveResult:
         Seconds the solve took.
     detail
         One line for people: what the backend said, or why there is no schedule.
+    failure
+        One line that names the solver of those asked that is missing, crashed, or had to be killed, and so might have done
+        better; empty where all ended as they should.
     """
 
     status: Status
@@ -99,3 +102,4 @@ class SolveResult:
     bound_ns: int
     wall_s: float
     detail: str = ""
+    failure: str = ""
