@@ -12,11 +12,13 @@ from dataclasses import replace
 from planner.bounds import best_bound
 from planner.errors import SolverError
 from planner.problem import Problem
+from planner.schedule import Schedule
 from planner.timing import time_schedule
 from solver_models import registry
-from solver_models.annealing.solve import anneal_problem
+from solver_models.annealing.solve import MOST_ANNEALED_OPERATIONS, anneal_problem
 from solver_models.list_scheduling.routing import balanced_routing
-from solver_models.list_scheduling.search import ListSearch, search_lists
+from solver_models.list_scheduling.search import ListRun, ListSearch
+from solver_models.repair import repair
 from solver_models.result import SolveOptions, SolveResult, Status
 from solver_models.symmetry import intact_pipeline, repeat_pipeline, single_pipeline, spread_over_intact
 
@@ -26,8 +28,13 @@ MOST_EXACT_OPERATIONS = 1_200
 _ANNEALING_SHARE = 0.6
 """Share of the deadline after which a small problem goes to CP-SAT."""
 
-_DROPPING_SHARE = 0.3
-"""Share of the deadline for the plan that stops broken pipelines."""
+_LIST_SHARE = 0.15
+_DROPPING_SHARE = 0.4
+_REPAIR_SHARE = 0.6
+"""Shares of a climb's time after which list schedules, stopping broken pipelines and repair hand on to the next."""
+
+_LARGE_REPAIR_SHARE = 0.9
+"""The same for repair where no annealing follows."""
 
 _MOST_DROPPING_LOSS = 1.01
 """That plan is not looked for where its own lower bound is further than this above the problem's."""
@@ -49,12 +56,7 @@ def solve(problem: Problem, options: SolveOptions) -> SolveResult:
     bound = best_bound(problem).value_ns
     one = single_pipeline(problem)
     if one is None:
-        dropped = _drop_broken(problem, options, bound, started)
-        if dropped is not None and dropped.period_ns is not None and dropped.period_ns <= _target(bound, options):
-            return dropped
-        left = replace(options, deadline_s=max(0.05, options.deadline_s - (time.monotonic() - started)))
-        result = _climb(problem, left, bound, time.monotonic(), incumbent=dropped)
-        return replace(result, wall_s=time.monotonic() - started)
+        return _climb(problem, options, bound, started)
     result = _climb(one, options, bound, started)
     assert result.schedule is not None
     # What is proved about one pipeline alone is not proved where microbatches may also change pipelines.
@@ -70,51 +72,55 @@ def _target(bound_ns: int, options: SolveOptions) -> int:
     return int(bound_ns * (1 + options.target_gap))
 
 
-def _drop_broken(problem: Problem, options: SolveOptions, bound_ns: int, started: float) -> SolveResult | None:
+def _drop_broken(problem: Problem, options: SolveOptions, bound_ns: int, deadline: float) -> SolveResult | None:
     """Stop the pipelines that lost a worker and spread their microbatches; ``None`` where that cannot pay."""
     one = intact_pipeline(problem)
     if one is None or best_bound(one).value_ns > bound_ns * _MOST_DROPPING_LOSS:
         return None
-    in_place = ListSearch(problem, balanced_routing(problem), _target(bound_ns, options))
-    if search_lists(in_place, started + _DROPPING_SHARE / 2 * options.deadline_s)[0].window_ns <= in_place.target_ns:
-        return None  # rerouting in place is as good, and leaves more workers at home
-    order, name = anneal_problem(
-        one, options, _target(bound_ns, options), started + _DROPPING_SHARE * options.deadline_s
-    )
+    order = anneal_problem(one, options, _target(bound_ns, options), deadline)
     schedule, period = time_schedule(problem, spread_over_intact(problem, order.schedule))
-    return SolveResult(
-        status=Status.OPTIMAL if period <= bound_ns else Status.FEASIBLE,
-        solver=name,
-        schedule=schedule,
-        period_ns=period,
-        bound_ns=bound_ns,
-        wall_s=time.monotonic() - started,
-    )
+    return _found(order.solver, schedule, period, bound_ns)
 
 
-def _climb(
-    problem: Problem, options: SolveOptions, bound_ns: int, started: float, incumbent: SolveResult | None = None
-) -> SolveResult:
+def _climb(problem: Problem, options: SolveOptions, bound_ns: int, started: float) -> SolveResult:
+    """Lists, dropping, repair, annealing and CP-SAT in turn, as long as the target is not met."""
     target = _target(bound_ns, options)
-    deadline = started + options.deadline_s
     operations = 3 * problem.num_stages * problem.num_microbatches
-    exact = operations <= MOST_EXACT_OPERATIONS
-    share = _ANNEALING_SHARE if exact else 1.0
-    order, name = anneal_problem(problem, options, target, started + share * options.deadline_s)
-    best = SolveResult(
-        status=Status.OPTIMAL if order.period_ns <= bound_ns else Status.FEASIBLE,
-        solver=name,
-        schedule=order.schedule,
-        period_ns=order.period_ns,
-        bound_ns=bound_ns,
-        wall_s=0.0,
-    )
-    if incumbent is not None and incumbent.period_ns is not None and incumbent.period_ns < order.period_ns:
-        best = incumbent
-    left = deadline - time.monotonic()
+    exact, large = operations <= MOST_EXACT_OPERATIONS, operations > MOST_ANNEALED_OPERATIONS
+    climbing_s = options.deadline_s * (_ANNEALING_SHARE if exact else 1.0)
+    lists = ListRun(ListSearch(problem, balanced_routing(problem), target))
+    # A large problem has time for little else than repair: of list schedules it gets the one that is always there.
+    lists.until(started + (0.0 if large else _LIST_SHARE) * climbing_s)
+    dropped = mended = None
+    if not lists.met and (problem.dead or problem.speeds_ppm):
+        # Rerouting in place comes first where it is as good: it leaves more workers at home.
+        dropped = _drop_broken(problem, options, bound_ns, started + _DROPPING_SHARE * climbing_s)
+        if dropped is not None and dropped.period_ns is not None and dropped.period_ns <= target:
+            return replace(dropped, wall_s=time.monotonic() - started)
+        share = _LARGE_REPAIR_SHARE if large else _REPAIR_SHARE
+        mended = repair(problem, lists.search.routing, options, target, started + share * climbing_s)
+    if large and mended is not None and mended.period_ns <= lists.best[0].window_ns:
+        order = mended
+    else:
+        order = anneal_problem(problem, options, target, started + climbing_s, lists=lists, found=mended)
+    best = _found(order.solver, order.schedule, order.period_ns, bound_ns)
+    if dropped is not None and dropped.period_ns is not None and dropped.period_ns < order.period_ns:
+        best = dropped
+    left = started + options.deadline_s - time.monotonic()
     if exact and best.period_ns is not None and best.period_ns > target and left > _LEAST_EXACT_S:
         best = _try_exact(problem, replace(options, deadline_s=left), best)
     return replace(best, wall_s=time.monotonic() - started)
+
+
+def _found(solver: str, schedule: Schedule, period_ns: int, bound_ns: int) -> SolveResult:
+    return SolveResult(
+        status=Status.OPTIMAL if period_ns <= bound_ns else Status.FEASIBLE,
+        solver=solver,
+        schedule=schedule,
+        period_ns=period_ns,
+        bound_ns=bound_ns,
+        wall_s=0.0,
+    )
 
 
 def _try_exact(problem: Problem, options: SolveOptions, best: SolveResult) -> SolveResult:

@@ -13,6 +13,8 @@ from planner.timing import time_schedule
 from solver_models.annealing.engine import anneal
 from solver_models.list_scheduling.network import Network, nodes_of, schedule_in_order
 
+NAME = "annealing"
+
 _MOVES_PER_NODE = 60
 _LEAST_MOVES = 30_000
 _MOST_MOVES = 3_000_000
@@ -24,17 +26,18 @@ _COLD_SHARE = 0.002
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """An order of a network's nodes with its exact timing."""
+    """An order of a network's nodes with its exact timing, and the name of the solver that found it."""
 
     network: Network
     schedule: Schedule
     period_ns: int
+    solver: str
 
 
-def timed_order(problem: Problem, network: Network, order: Schedule) -> Order:
+def timed_order(problem: Problem, network: Network, order: Schedule, solver: str) -> Order:
     """Time an order exactly."""
     schedule, period = time_schedule(problem, order)
-    return Order(network=network, schedule=schedule, period_ns=period)
+    return Order(network=network, schedule=schedule, period_ns=period, solver=solver)
 
 
 class Annealer:
@@ -111,7 +114,7 @@ class Annealer:
                 best_places, best_window = met, window
             if best_window <= self._target_ns or time.monotonic() >= deadline:
                 break
-        return timed_order(self._problem, network, schedule_in_order(self._problem, network, best_places))
+        return timed_order(self._problem, network, schedule_in_order(self._problem, network, best_places), NAME)
 
     def _releases(self, schedule: Schedule) -> IntColumn:
         """First start of each slot in a timed schedule; one release for all where the slots share a window."""

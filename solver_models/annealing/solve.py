@@ -8,12 +8,12 @@ import numpy as np
 
 from planner.bounds import best_bound
 from planner.problem import Problem
-from solver_models.annealing.search import Annealer, Order, timed_order
+from solver_models.annealing.search import NAME, Annealer, Order, timed_order
 from solver_models.list_scheduling.routing import balanced_routing
-from solver_models.list_scheduling.search import ListSearch, Trial, search_lists
+from solver_models.list_scheduling.search import ListRun, ListSearch, Trial
+from solver_models.list_scheduling.solve import NAME as LIST_SCHEDULING
 from solver_models.result import SolveOptions, SolveResult, Status
 
-NAME = "annealing"
 LIST_SHARE = 0.3
 """Most of the time that list schedules may take before annealing starts."""
 
@@ -23,7 +23,15 @@ _ROUTINGS = 4
 _RESTARTS = 12
 
 
-def anneal_problem(problem: Problem, options: SolveOptions, target_ns: int, deadline: float) -> tuple[Order, str]:
+def anneal_problem(
+    problem: Problem,
+    options: SolveOptions,
+    target_ns: int,
+    deadline: float,
+    *,
+    lists: ListRun | None = None,
+    found: Order | None = None,
+) -> Order:
     """Climb from list schedules to annealed orders, until the target, the deadline or the last restart.
 
     Parameters
@@ -32,40 +40,41 @@ def anneal_problem(problem: Problem, options: SolveOptions, target_ns: int, dead
         The instance and its limits; ``deadline`` is a value of ``time.monotonic()``.
     target_ns
         Period at which to stop.
+    lists
+        List schedules tried before; they are gone on with. By default they begin here, under the balanced routing.
+    found
+        An order from elsewhere to start from too.
 
     Returns
     -------
     Order
         The best one found.
-    str
-        ``"list_scheduling"`` where no annealing improved on it, else ``"annealing"``.
     """
     begun = time.monotonic()
     large = 3 * problem.num_stages * problem.num_microbatches > MOST_ANNEALED_OPERATIONS
     list_deadline = deadline if large else begun + LIST_SHARE * (deadline - begun)
     rng = np.random.default_rng(options.seed)
-    search = ListSearch(problem, balanced_routing(problem), target_ns)
-    trials = search_lists(search, list_deadline)
-    best = _best_order(problem, trials)
+    lists = lists or ListRun(ListSearch(problem, balanced_routing(problem), target_ns))
+    starts = [_best_order(problem, lists.until(list_deadline))] + ([found] if found is not None else [])
+    best = min(starts, key=lambda order: order.period_ns)
     if large or best.period_ns <= target_ns or time.monotonic() >= deadline:
-        return best, "list_scheduling"
-    starts = [best]
+        return best
     for _ in range(_ROUTINGS if problem.dead or problem.speeds_ppm else 0):
         if time.monotonic() >= list_deadline:
             break
-        other = ListSearch(problem, balanced_routing(problem, rng), target_ns)
-        starts.append(_best_order(problem, search_lists(other, list_deadline)))
+        other = ListRun(ListSearch(problem, balanced_routing(problem, rng), target_ns))
+        starts.append(_best_order(problem, other.until(list_deadline)))
     starts.sort(key=lambda order: order.period_ns)
-    best, listed_ns = starts[0], starts[0].period_ns
+    best = starts[0]
     for restart in range(_RESTARTS):
         if best.period_ns <= target_ns or time.monotonic() >= deadline:
             break
         # Every other restart goes on from the best so far, the rest from the other starts in turn.
         origin = best if restart % 2 == 0 else starts[(restart // 2 + 1) % len(starts)]
         annealer = Annealer(problem, origin.network, target_ns)
-        found = annealer.improve(origin, deadline=deadline, seed=options.seed + 104_729 * restart)
-        best = min(best, found, key=lambda order: order.period_ns)
-    return best, "annealing" if best.period_ns < listed_ns else "list_scheduling"
+        improved = annealer.improve(origin, deadline=deadline, seed=options.seed + 104_729 * restart)
+        best = min(best, improved, key=lambda order: order.period_ns)
+    return best
 
 
 def solve(problem: Problem, options: SolveOptions) -> SolveResult:
@@ -79,7 +88,7 @@ def solve(problem: Problem, options: SolveOptions) -> SolveResult:
     started = time.monotonic()
     problem.require_plannable()
     bound = best_bound(problem).value_ns
-    best, _ = anneal_problem(problem, options, int(bound * (1 + options.target_gap)), started + options.deadline_s)
+    best = anneal_problem(problem, options, int(bound * (1 + options.target_gap)), started + options.deadline_s)
     return SolveResult(
         status=Status.OPTIMAL if best.period_ns <= bound else Status.FEASIBLE,
         solver=NAME,
@@ -91,5 +100,5 @@ def solve(problem: Problem, options: SolveOptions) -> SolveResult:
 
 
 def _best_order(problem: Problem, trials: list[Trial]) -> Order:
-    timed = [timed_order(problem, trial.network, trial.order(problem)) for trial in trials[:3]]
+    timed = [timed_order(problem, trial.network, trial.order(problem), LIST_SCHEDULING) for trial in trials[:3]]
     return min(timed, key=lambda order: order.period_ns)

@@ -34,7 +34,10 @@ def balanced_routing(problem: Problem, shuffle: np.random.Generator | None = Non
     """
     home = np.repeat(np.arange(problem.num_pipelines, dtype=np.int64), problem.microbatches)
     routing = np.repeat(home[:, None], problem.num_stages, axis=1)
-    guests = np.zeros(problem.num_pipelines, dtype=np.int64)
+    # A broken pipeline counts as one that helps: who helps it depends on it, and should not have to wait for others too.
+    guests = np.bincount(
+        [worker.pipeline for worker in (*problem.dead, *problem.speeds_ppm)], minlength=problem.num_pipelines
+    )
     touched = {worker.slot for worker in (*problem.dead, *problem.speeds_ppm)}
     if len(set(problem.microbatches)) > 1:
         touched = set(range(problem.num_slots))

@@ -33,6 +33,7 @@ _PASS_PATIENCE_SHARES = (0.6, 0.5, 0.3, 0.0)
 _PASSES = 2
 _EARLY_RULES = 3
 _PASS_STARTS = 6
+_KEPT = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +65,7 @@ class ListSearch:
 
     def __init__(self, problem: Problem, routing: IntColumn, target_ns: int) -> None:
         self.problem = problem
+        self.routing = routing
         self.target_ns = target_ns
         self.network = build_network(problem, routing)
         self._joint = problem.optimizer is Optimizer.GLOBAL
@@ -96,15 +98,20 @@ class ListSearch:
             *self._construct(self.network, RULE_ROUNDS, self._fifo_priority(), patience, np.maximum(spare, 0), limit)
         )
 
-    def passes(self, trial: Trial, patience_share: float, noise: np.random.Generator | None = None) -> Iterator[Trial]:
-        """Forward-backward passes from a trial; each yields the schedule after a backward and a forward pass."""
+    def passes(self, start: IntColumn, patience_share: float) -> Iterator[Trial]:
+        """Forward-backward passes; each yields the schedule after a backward and a forward pass.
+
+        Parameters
+        ----------
+        start
+            Shape ``(N,)``: starts whose ends the first backward pass takes as priorities. They need keep no constraint.
+        patience_share
+            Wait for something more urgent that arrives within this share of a forward.
+        """
         backward = reverse(self.network)
         patience = np.full(self.network.num_workers, int(patience_share * self._forward_ns), dtype=np.int64)
-        start = trial.start
         for _ in range(_PASSES):
             latest_first = -(start + self.network.duration)
-            if noise is not None:
-                latest_first = latest_first + noise.integers(0, max(1, self._forward_ns), len(start))
             reversed_start, _ = self._construct(
                 backward, RULE_PRIORITY, latest_first, patience, self._no_wait, self._no_limit
             )
@@ -163,39 +170,66 @@ def rule_parameters() -> Iterator[tuple[float, float | None, float]]:
     yield from product(_BUDGET_FACTORS, _LIMIT_FACTORS, _PATIENCE_SHARES)
 
 
-def search_lists(search: ListSearch, deadline: float) -> list[Trial]:
-    """Try the portfolio until the target is met or ``time.monotonic()`` passes the deadline.
+class ListRun:
+    """The portfolio of list schedules under one routing; may be stopped and gone on with.
 
-    Returns
-    -------
-    list of Trial
-        At least one; the best by window first, at most a dozen.
+    Parameters
+    ----------
+    search
+        What constructs the schedules.
     """
-    best: list[Trial] = []
 
-    def keep(trial: Trial) -> bool:
-        """Keep the trial among the best; say whether to go on."""
-        best.append(trial)
-        best.sort(key=lambda t: t.window_ns)
-        del best[12:]
-        return best[0].window_ns > search.target_ns and time.monotonic() < deadline
+    def __init__(self, search: ListSearch) -> None:
+        self.search = search
+        self.best: list[Trial] = []
+        """Trials kept so far, the best by window first, at most a dozen."""
+        self.num_tried = 0
+        self._more = self._trials()
 
-    def keep_passes(origins: list[Trial], shares: tuple[float, ...]) -> bool:
-        """Keep what forward-backward passes from each origin yield; say whether to go on."""
-        return all(keep(trial) for share, origin in product(shares, origins) for trial in search.passes(origin, share))
+    @property
+    def met(self) -> bool:
+        """Whether the best trial's window is within the target."""
+        return bool(self.best) and self.best[0].window_ns <= self.search.target_ns
 
-    # Passes come early too: a large problem has time for little else.
-    rules = rule_parameters()
-    for parameters in islice(rules, _EARLY_RULES):
-        if not keep(search.by_rounds(*parameters)):
-            return best
-    if not keep_passes(best[:_EARLY_RULES], _PASS_PATIENCE_SHARES[:2]):
-        return best
-    for parameters in rules:
-        if not keep(search.by_rounds(*parameters)):
-            return best
-    keep_passes(best[:_PASS_STARTS], _PASS_PATIENCE_SHARES)
-    return best
+    def until(self, deadline: float, *, at_least: int = 1) -> list[Trial]:
+        """Try on until the target is met, the portfolio ends or ``time.monotonic()`` passes the deadline.
+
+        Parameters
+        ----------
+        deadline
+            Value of ``time.monotonic()``.
+        at_least
+            Trials to make whatever the deadline, at least 1.
+
+        Returns
+        -------
+        list of Trial
+            The best so far, at least one.
+        """
+        while not self.met and (self.num_tried < at_least or time.monotonic() < deadline):
+            trial = next(self._more, None)
+            self.num_tried += 1
+            if trial is None:
+                break
+            self.best.append(trial)
+            self.best.sort(key=lambda kept: kept.window_ns)
+            del self.best[_KEPT:]
+        return self.best
+
+    def _trials(self) -> Iterator[Trial]:
+        # Passes come early too: a large problem has time for little else.
+        rules = rule_parameters()
+        for parameters in islice(rules, _EARLY_RULES):
+            yield self.search.by_rounds(*parameters)
+        yield from self._passes(_EARLY_RULES, _PASS_PATIENCE_SHARES[:2])
+        for parameters in rules:
+            yield self.search.by_rounds(*parameters)
+        yield from self._passes(_PASS_STARTS, _PASS_PATIENCE_SHARES)
+
+    def _passes(self, most: int, shares: tuple[float, ...]) -> Iterator[Trial]:
+        """What forward-backward passes yield from each of the best trials."""
+        for share, origin in product(shares, self.best[:most]):
+            yield from self.search.passes(origin.start, share)
 
 
 def best_timed(problem: Problem, trials: list[Trial], most: int = 3) -> tuple[Schedule, int]:

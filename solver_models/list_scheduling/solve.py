@@ -7,7 +7,7 @@ import time
 from planner.bounds import best_bound
 from planner.problem import Problem
 from solver_models.list_scheduling.routing import balanced_routing
-from solver_models.list_scheduling.search import ListSearch, best_timed, search_lists
+from solver_models.list_scheduling.search import ListRun, ListSearch, best_timed
 from solver_models.result import SolveOptions, SolveResult, Status
 
 NAME = "list_scheduling"
@@ -27,9 +27,8 @@ def solve(problem: Problem, options: SolveOptions) -> SolveResult:
     problem.require_plannable()
     bound = best_bound(problem).value_ns
     target = int(bound * (1 + options.target_gap))
-    search = ListSearch(problem, balanced_routing(problem), target)
-    trials = search_lists(search, started + options.deadline_s)
-    schedule, period = best_timed(problem, trials)
+    run = ListRun(ListSearch(problem, balanced_routing(problem), target))
+    schedule, period = best_timed(problem, run.until(started + options.deadline_s))
     return SolveResult(
         status=Status.OPTIMAL if period <= bound else Status.FEASIBLE,
         solver=NAME,
