@@ -90,6 +90,9 @@ class ProblemDetails(BaseModel):
     detail: str = Field(description="What was wrong here, what was expected, and what to do.")
     instance: str | None = Field(default=None, description="URI that names this occurrence in the server's log.")
     errors: list[FaultyPlace] = Field(default=[], description="Where in the request the faults are.")
+    current_epoch: int | None = Field(
+        default=None, description="With epoch_conflict: the epoch that the job has, where the request expected another."
+    )
 
 
 class Health(BaseModel):

@@ -110,9 +110,16 @@ def workers_of_ranks(plan: Plan) -> dict[str, str]:
 
 
 def warm_up() -> None:
-    """Plan and lower a tiny job, so that all code is loaded and compiled before the first request."""
+    """Plan, lower and materialise a tiny job, so that all code is loaded and compiled before the first request."""
     _, plan, _ = answer_plan([PlanRequest.model_validate(_WARM_UP_REQUEST).canonical()])
     answer_programs([plan])
+    document = json.dumps(_WARM_UP_REQUEST["job"]).encode()
+    made, _ = template.answer_template(
+        template.TemplateRequest(failure_key="0,0", deadline_s=0.05).message(document)[1:]
+    )
+    relabelling: dict[str, list[list[int]]] = {"home": [], "swaps": []}
+    epoch = materialise.MaterialiseRequest(failed_nodes=[], empty=[], speeds_ppm={}, moved={}, relabelling=relabelling)
+    materialise.answer_materialise(epoch.message(document, made)[1:])
 
 
 def _to_json(document: Mapping[str, Any]) -> bytes:

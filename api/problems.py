@@ -121,6 +121,7 @@ def problem(
     *,
     instance: str | None = None,
     places: Sequence[Mapping[str, str]] = (),
+    current_epoch: int | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
     """Build a problem document.
@@ -137,6 +138,8 @@ def problem(
         URI naming this occurrence in the log.
     places
         Where in the request the faults are: ``{"pointer": "/job/stages", "detail": ...}`` each.
+    current_epoch
+        The epoch that a job has, where the request expected another.
     headers
         Further headers.
     """
@@ -151,6 +154,8 @@ def problem(
         document["instance"] = instance
     if places:
         document["errors"] = [dict(place) for place in places]
+    if current_epoch is not None:
+        document["current_epoch"] = current_epoch
     content = json.dumps(document, ensure_ascii=False).encode("utf-8", "replace")
     return Response(content, status_code=status, media_type=MEDIA_TYPE, headers=dict(headers or {}))
 
@@ -167,7 +172,14 @@ def problem_of(error: errors.ReplanError) -> Response:
         return problem(status, error.code, detail, instance=instance, headers=retry)
     # What is left of a body that was refused is not read: the connection ends with the answer.
     headers = {"Connection": "close"} if status in (413, 415) else dict(getattr(error, "headers", {}))
-    return problem(status, error.code, str(error), places=getattr(error, "places", ()), headers=headers)
+    return problem(
+        status,
+        error.code,
+        str(error),
+        places=getattr(error, "places", ()),
+        current_epoch=error.current if isinstance(error, EpochConflictError) else None,
+        headers=headers,
+    )
 
 
 def _nearest(table: Mapping[type[errors.ReplanError], _T], kind: type[errors.ReplanError]) -> _T | None:

@@ -22,6 +22,7 @@ from planner.instantiation import apply
 from planner.lowering import lower
 from planner.operation import Worker, parse_worker
 from planner.plan import Plan
+from planner.program_text import compress_programs, render_programs
 
 HANDLER = b"materialise"
 """Name of :func:`answer_materialise` in a request."""
@@ -105,11 +106,14 @@ def answer_materialise(parts: list[bytes]) -> list[bytes]:
     moved = {parse_worker(worker): parse_worker(position) for worker, position in request.moved.items()}
     plan = _with_moved_ranks(apply(unpack_plan(parts[1]), job, failures, relabelling), moved)
     ranks = _positions_of_ranks(plan)
-    answer = [plan.plan_id.encode("ascii"), _gzip(dump_plan(plan)), json.dumps(ranks, separators=(",", ":")).encode()]
-    programs = lower(plan.problem, plan.schedule)
-    for worker in programs.workers():
-        document = {"plan_id": plan.plan_id, **programs.program(worker).to_dict()}
-        answer += [str(worker).encode("ascii"), _gzip(json.dumps(document, separators=(",", ":")).encode("ascii"))]
+    answer = [
+        plan.plan_id.encode("ascii"),
+        gzip.compress(dump_plan(plan), _LEVEL, mtime=0),
+        json.dumps(ranks, separators=(",", ":")).encode(),
+    ]
+    programs = compress_programs(render_programs(lower(plan.problem, plan.schedule), plan.plan_id))
+    for worker, program in programs.items():
+        answer += [str(worker).encode("ascii"), program]
     return answer
 
 
@@ -148,7 +152,3 @@ def _positions_of_ranks(plan: Plan) -> dict[str, str]:
             first, _, last = part.partition("-")
             found |= {str(rank): str(position) for rank in range(int(first), int(last or first) + 1)}
     return found
-
-
-def _gzip(content: bytes) -> bytes:
-    return gzip.compress(content, _LEVEL, mtime=0)

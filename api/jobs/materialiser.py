@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
@@ -56,6 +57,9 @@ class Materialiser:
         self._on_unusable = on_unusable
         self._kept: OrderedDict[tuple[str, int], Materialised] = OrderedDict()
         self._in_flight: dict[tuple[str, int], asyncio.Task[Materialised]] = {}
+        self._forgotten: set[tuple[str, int]] = set()
+        self._newest: dict[str, EpochRecord] = {}
+        self._ahead: dict[str, asyncio.Task[None]] = {}
 
     def ready(self, job_id: str, epoch: int) -> Materialised | None:
         """Programs of an epoch where they are at hand."""
@@ -80,20 +84,36 @@ class Materialiser:
         return await self._join(job_id, epoch, None) if found is None else found
 
     def begin(self, record: EpochRecord) -> None:
-        """Have the programs of a new epoch made, for those who will ask."""
-        if record.template_sha256 is not None and self.ready(record.job_id, record.epoch) is None:
-            self._task(record.job_id, record.epoch, record)
+        """Have the programs of a job's new epoch made, for those who will ask.
+
+        One epoch of a job at a time: where events come faster, those in between are only made when they are asked for.
+        """
+        self._newest[record.job_id] = record
+        if record.job_id not in self._ahead:
+            task = asyncio.create_task(self._make_newest(record.job_id))
+            self._ahead[record.job_id] = task
+            task.add_done_callback(lambda _: self._ahead.pop(record.job_id, None))
 
     def forget(self, job_id: str) -> None:
-        """Forget a deleted job's programs."""
+        """Forget a deleted job's programs, those that are being made too."""
+        self._newest.pop(job_id, None)
         for key in [key for key in self._kept if key[0] == job_id]:
             del self._kept[key]
+        self._forgotten.update(key for key in self._in_flight if key[0] == job_id)
 
     async def close(self) -> None:
         """Give up what is being made."""
-        for task in self._in_flight.values():
+        tasks = [*self._ahead.values(), *self._in_flight.values()]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._in_flight.values(), return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _make_newest(self, job_id: str) -> None:
+        while (record := self._newest.pop(job_id, None)) is not None:
+            if record.template_sha256 is not None and self.ready(job_id, record.epoch) is None:
+                # What goes wrong is logged where it is made, and told to whoever asks.
+                with contextlib.suppress(ReplanError):
+                    await self._join(job_id, record.epoch, record)
 
     async def _join(self, job_id: str, epoch: int, record: EpochRecord | None) -> Materialised:
         # Shielded: one client that goes away must not take the programs from the others.
@@ -110,14 +130,16 @@ class Materialiser:
 
     def _done(self, key: tuple[str, int], task: asyncio.Task[Materialised]) -> None:
         del self._in_flight[key]
+        is_forgotten = key in self._forgotten
+        self._forgotten.discard(key)
         if task.cancelled():
             return
         error = task.exception()
-        if error is None:
+        if error is None and not is_forgotten:
             self._kept[key] = task.result()
             while len(self._kept) > _MAX_KEPT:
                 self._kept.popitem(last=False)
-        elif not isinstance(error, NotFoundError | NoPlanError):
+        elif error is not None and not isinstance(error, NotFoundError | NoPlanError):
             _LOG.error("the programs of epoch %d of job %s cannot be made: %s", key[1], key[0], error)
 
     async def _make(self, job_id: str, epoch: int, record: EpochRecord | None) -> Materialised:

@@ -30,7 +30,7 @@ from api.precompute.options import PrecomputeOptions
 from api.settings import Settings
 from api.store import Appended, EpochRecord, JobRecord, OperationRecord, Store
 from api.store.watch import EpochFeed
-from planner.errors import FailureSetError, SolverError
+from planner.errors import FailureSetError, ScheduleFormatError, SolverError
 from planner.failure_state import EventKind, FailureEvent, FailureState, apply_event, carry_over, to_failure_set
 from planner.operation import parse_worker
 from planner.plan_content import canonical_json
@@ -397,12 +397,12 @@ def _change_of(loaded: LoadedJob, base: Base, event: JobEvent) -> Change:
             raise FailureSetError("a shards_restored event names nodes, ranks, workers or a speed; expected none")
         return Change(cause="event", state=base.state, shards_restored=True, from_iteration=later)
     nodes = event.nodes if event.nodes is None or isinstance(event.nodes, str) else ",".join(event.nodes)
+    try:
+        workers = tuple(parse_worker(text) for text in event.workers)
+    except ScheduleFormatError as error:
+        raise FailureSetError(error.message, hint=error.hint) from error
     reported = FailureEvent(
-        kind=EventKind(event.kind),
-        nodes=nodes or None,
-        ranks=tuple(event.ranks),
-        workers=tuple(parse_worker(text) for text in event.workers),
-        speed=event.speed,
+        kind=EventKind(event.kind), nodes=nodes or None, ranks=tuple(event.ranks), workers=workers, speed=event.speed
     )
     state = apply_event(loaded.job, base.state, reported)
     is_failure = reported.kind is EventKind.NODE_FAILED
