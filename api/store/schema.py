@@ -1,6 +1,7 @@
 """The tables of the store, as the newest migration leaves them; a test compares the two.
 
-Texts of any length are never part of an index, since PostgreSQL's have a limit: a failure key is found by its hash.
+Large values stand last in their tables, since SQLite reads through all that stands before a column. Texts of any length
+are never part of an index, since PostgreSQL's have a limit: a failure key is found by its hash.
 """
 
 from __future__ import annotations
@@ -101,11 +102,11 @@ JOB_REVISIONS = sa.Table(
     _of_job(primary_key=True),
     sa.Column("revision", sa.Integer, primary_key=True),
     sa.Column("job_sha256", sa.String(64), nullable=False),
-    sa.Column("document", sa.LargeBinary, nullable=False),
     sa.Column("tolerance", sa.Integer, nullable=False),
     sa.Column("mode", sa.String(16), nullable=True),
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("checksum", sa.String(64), nullable=False),
+    sa.Column("document", sa.LargeBinary, nullable=False),
 )
 EPOCHS = sa.Table(
     "epochs",
@@ -114,13 +115,13 @@ EPOCHS = sa.Table(
     sa.Column("epoch", sa.Integer, primary_key=True),
     sa.Column("revision", sa.Integer, nullable=False),
     sa.Column("cause", sa.String(16), nullable=False),
-    sa.Column("state", sa.LargeBinary, nullable=False),
     sa.Column("failure_key", sa.Text, nullable=True),
     sa.Column("template_sha256", sa.String(64), nullable=True, index=True),
-    sa.Column("body", sa.LargeBinary, nullable=False),
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("attempt", sa.String(32), nullable=False),
     sa.Column("checksum", sa.String(64), nullable=False),
+    sa.Column("state", sa.LargeBinary, nullable=False),
+    sa.Column("body", sa.LargeBinary, nullable=False),
 )
 """Epochs; ``attempt`` names the call that appended it, so that one repeated after a lost connection finds its own row."""
 
@@ -131,8 +132,8 @@ EVENTS = sa.Table(
     sa.Column("epoch", sa.Integer, primary_key=True),
     sa.Column("idempotency_key", sa.String(256), nullable=True),
     sa.Column("request_sha256", sa.String(64), nullable=True),
-    sa.Column("event", sa.LargeBinary, nullable=True),
     sa.Column("checksum", sa.String(64), nullable=False),
+    sa.Column("event", sa.LargeBinary, nullable=True),
     sa.ForeignKeyConstraint(["job_id", "epoch"], ["epochs.job_id", "epochs.epoch"], ondelete="CASCADE"),
     sa.UniqueConstraint("job_id", "idempotency_key", name="uq_events_idempotency_key"),
 )
@@ -154,7 +155,6 @@ TEMPLATES = sa.Table(
     sa.Column("key_sha256", sa.String(64), primary_key=True),
     sa.Column("sha256", sa.String(64), primary_key=True),
     sa.Column("failure_key", sa.Text, nullable=False),
-    sa.Column("content", sa.LargeBinary, nullable=False),
     sa.Column("size", sa.Integer, nullable=False),
     sa.Column("period_ns", sa.BigInteger, nullable=False),
     sa.Column("bound_ns", sa.BigInteger, nullable=False),
@@ -162,6 +162,7 @@ TEMPLATES = sa.Table(
     sa.Column("deadline_s", sa.Float, nullable=False),
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("checksum", sa.String(64), nullable=False),
+    sa.Column("content", sa.LargeBinary, nullable=False),
 )
 """Templates; one that was replaced by a better one stays for as long as an epoch names it."""
 
@@ -174,7 +175,6 @@ OPERATIONS = sa.Table(
     sa.Column("kind", sa.String(32), nullable=False),
     sa.Column("mode", sa.String(16), nullable=False),
     sa.Column("tolerance", sa.Integer, nullable=False),
-    sa.Column("options", sa.LargeBinary, nullable=False),
     sa.Column("state", sa.String(16), nullable=False),
     sa.Column("total", sa.Integer, nullable=True),
     sa.Column("done", sa.Integer, nullable=False),
@@ -186,6 +186,7 @@ OPERATIONS = sa.Table(
     sa.Column("error", sa.Text, nullable=True),
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("updated_at", UtcTime, nullable=False),
+    sa.Column("options", sa.LargeBinary, nullable=False),
 )
 API_KEYS = sa.Table(
     "api_keys",

@@ -21,7 +21,6 @@ def upgrade() -> None:
         sa.Column("key_sha256", sa.String(64), primary_key=True),
         sa.Column("sha256", sa.String(64), primary_key=True),
         sa.Column("failure_key", sa.Text, nullable=False),
-        sa.Column("content", sa.LargeBinary, nullable=False),
         sa.Column("size", sa.Integer, nullable=False),
         sa.Column("period_ns", sa.BigInteger, nullable=False),
         sa.Column("bound_ns", sa.BigInteger, nullable=False),
@@ -29,6 +28,7 @@ def upgrade() -> None:
         sa.Column("deadline_s", sa.Float, nullable=False),
         sa.Column("created_at", sa.BigInteger, nullable=False),
         sa.Column("checksum", sa.String(64), nullable=False),
+        sa.Column("content", sa.LargeBinary, nullable=False),
     )
     op.create_table(
         "operations",
@@ -38,7 +38,6 @@ def upgrade() -> None:
         sa.Column("kind", sa.String(32), nullable=False),
         sa.Column("mode", sa.String(16), nullable=False),
         sa.Column("tolerance", sa.Integer, nullable=False),
-        sa.Column("options", sa.LargeBinary, nullable=False),
         sa.Column("state", sa.String(16), nullable=False),
         sa.Column("total", sa.Integer, nullable=True),
         sa.Column("done", sa.Integer, nullable=False),
@@ -50,6 +49,7 @@ def upgrade() -> None:
         sa.Column("error", sa.Text, nullable=True),
         sa.Column("created_at", sa.BigInteger, nullable=False),
         sa.Column("updated_at", sa.BigInteger, nullable=False),
+        sa.Column("options", sa.LargeBinary, nullable=False),
     )
     op.create_index("ix_operations_job_id", "operations", ["job_id"])
     op.create_table(
@@ -93,11 +93,11 @@ def _make_jobs() -> None:
         _of_job(primary_key=True),
         sa.Column("revision", sa.Integer, primary_key=True),
         sa.Column("job_sha256", sa.String(64), nullable=False),
-        sa.Column("document", sa.LargeBinary, nullable=False),
         sa.Column("tolerance", sa.Integer, nullable=False),
         sa.Column("mode", sa.String(16), nullable=True),
         sa.Column("created_at", sa.BigInteger, nullable=False),
         sa.Column("checksum", sa.String(64), nullable=False),
+        sa.Column("document", sa.LargeBinary, nullable=False),
     )
 
 
@@ -108,13 +108,13 @@ def _make_epochs() -> None:
         sa.Column("epoch", sa.Integer, primary_key=True),
         sa.Column("revision", sa.Integer, nullable=False),
         sa.Column("cause", sa.String(16), nullable=False),
-        sa.Column("state", sa.LargeBinary, nullable=False),
         sa.Column("failure_key", sa.Text, nullable=True),
         sa.Column("template_sha256", sa.String(64), nullable=True),
-        sa.Column("body", sa.LargeBinary, nullable=False),
         sa.Column("created_at", sa.BigInteger, nullable=False),
         sa.Column("attempt", sa.String(32), nullable=False),
         sa.Column("checksum", sa.String(64), nullable=False),
+        sa.Column("state", sa.LargeBinary, nullable=False),
+        sa.Column("body", sa.LargeBinary, nullable=False),
     )
     op.create_index("ix_epochs_template_sha256", "epochs", ["template_sha256"])
     op.create_table(
@@ -123,8 +123,8 @@ def _make_epochs() -> None:
         sa.Column("epoch", sa.Integer, primary_key=True),
         sa.Column("idempotency_key", sa.String(256), nullable=True),
         sa.Column("request_sha256", sa.String(64), nullable=True),
-        sa.Column("event", sa.LargeBinary, nullable=True),
         sa.Column("checksum", sa.String(64), nullable=False),
+        sa.Column("event", sa.LargeBinary, nullable=True),
         _of_epoch(),
         sa.UniqueConstraint("job_id", "idempotency_key", name="uq_events_idempotency_key"),
     )
