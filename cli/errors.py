@@ -22,7 +22,7 @@ class ExitCode(IntEnum):
     INPUT = 3
     """A file or a failure set cannot be used, or a file cannot be read or written."""
     NO_PLAN = 4
-    """The input is sound, but no rerouting can answer it: ``stage_lost``, ``optimizer_shard_lost``, ``memory_too_small``."""
+    """The input is sound, but rerouting cannot answer it: ``stage_lost``, ``optimizer_shard_lost``, ``memory_too_small``."""
     INVALID_PLAN = 5
     """A plan is cut short, was edited, breaks a constraint or would deadlock."""
     SOLVER = 6

@@ -138,7 +138,7 @@ class PlanHashError(PlanFileError):
 
 
 class NoPlanError(ReplanError):
-    """The input is sound, but no rerouting can answer it."""
+    """The input is sound, but rerouting cannot answer it."""
 
     code = "no_plan"
 
@@ -156,7 +156,7 @@ class OptimizerShardLostError(NoPlanError):
 
 
 class MemoryTooSmallError(NoPlanError):
-    """A worker's memory does not hold even one microbatch."""
+    """A worker's memory does not hold even one microbatch through the stages of its slot."""
 
     code = "memory_too_small"
 

@@ -212,8 +212,8 @@ class Problem:
         StageLostError
             If a slot has no live worker.
         MemoryTooSmallError
-            If some slot's memory does not hold the stage with the most activations for one microbatch, or, where a slot
-            holds several stages, one microbatch travelling through all of them.
+            If some slot's memory does not hold one microbatch through all of the slot's stages on one worker, as (13b) in
+            ``docs/model.md`` asks: such a job cannot run fault-free either, unless its pipelines help each other.
         """
         dead = Counter(worker.slot for worker in self.dead)
         lost = [s for s in range(self.num_slots) if dead[s] == self.num_pipelines]
@@ -226,17 +226,17 @@ class Problem:
         for s, slot in enumerate(self.slots):
             need = self._least_bytes(slot)
             if slot.capacity_bytes is not None and slot.capacity_bytes < need:
+                stages = f"stage {slot.stages[0]}" if len(slot.stages) == 1 else f"stages {slot.stages} on one worker"
                 raise MemoryTooSmallError(
-                    f"slot {s} has {slot.capacity_bytes} bytes for activations, one microbatch needs {need}: "
-                    f"{need - slot.capacity_bytes} bytes are missing",
+                    f"slot {s} has {slot.capacity_bytes} bytes for activations, one microbatch through {stages} needs "
+                    f"{need}: {need - slot.capacity_bytes} bytes are missing",
                     hint="use smaller microbatches, recompute activations, or raise capacity_bytes",
                 )
 
     def _least_bytes(self, slot: Slot) -> int:
         """Peak bytes of a single microbatch whose stages in ``slot`` all run on one worker and whose W follow at once.
 
-        All its forwards in the slot precede its first input gradient there. A slot's stages may be spread over several
-        live workers, so with one stage a slot this is exact and else what one worker must hold to serve alone.
+        All its forwards in the slot precede its first input gradient there.
         """
         return sum(self.stages[v].activation_bytes for v in slot.stages)
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from planner.errors import MemoryTooSmallError, ProblemError, StageLostError
 from planner.operation import Kind, Worker
 from planner.problem import Problem, Slot, Stage, scaled_ns
+from tests.exhaustive import exhaustive_period_ns
 
 COST = Stage(forward_ns=2, input_grad_ns=3, weight_grad_ns=1, transfer_ns=4, activation_bytes=5, weight_grad_bytes=2)
 PROBLEM = Problem(
@@ -122,3 +123,13 @@ def test_memory_that_holds_no_microbatch_is_named() -> None:
     short = replace(PROBLEM, slots=(Slot(stages=(0, 2), capacity_bytes=9), Slot(stages=(1,))))
     with pytest.raises(MemoryTooSmallError, match=r"slot 0 has 9 bytes .* 1 bytes are missing"):
         short.require_plannable()
+
+
+def test_memory_is_asked_of_the_worker_not_of_the_slot() -> None:
+    """Two peers could take one stage each, by exhaustive search in 14 ns; such plans are refused for what they are (13b)."""
+    stage = Stage(forward_ns=1, input_grad_ns=1, weight_grad_ns=1, activation_bytes=2, weight_grad_bytes=1)
+    slots = (Slot(stages=(0, 3), capacity_bytes=3), Slot(stages=(1, 2), capacity_bytes=3))
+    shared = Problem(stages=(stage,) * 4, slots=slots, microbatches=(1, 1))
+    assert exhaustive_period_ns(shared) == 14
+    with pytest.raises(MemoryTooSmallError, match=r"one microbatch through stages \(0, 3\) on one worker needs 4"):
+        shared.require_plannable()
