@@ -74,6 +74,6 @@ def _make_folder(folder: Path) -> None:
 
 
 def _write(path: Path, document: dict[str, object]) -> None:
-    from planner.formats.plan_file import write_atomically
+    from planner.formats.whole_file import write_whole
 
-    write_atomically(path, json.dumps(document).encode("ascii") + b"\n", durable=False)
+    write_whole(path, json.dumps(document).encode("ascii") + b"\n", durable=False)

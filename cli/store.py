@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
 
 import click
 
@@ -15,6 +10,7 @@ from cli.errors import ExitCode
 from cli.parameters import json_option, require_writable
 from cli.stores import opened_store, store_option
 from planner.errors import InputError
+from planner.formats.whole_file import whole_file
 
 _file_argument = click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
 
@@ -47,7 +43,7 @@ def export(path: Path, store: str | None, jobs: tuple[Path, ...], as_json: bool)
             digests = tuple(job_sha256(load_job(job)) for job in jobs)
         else:
             digests = opened.template_jobs()
-        with _appearing_whole(path) as stream:
+        with whole_file(path) as stream:
             count = opened.export_templates(digests, stream)
     _say(as_json, {"plans": count, "jobs": len(set(digests)), "output": str(path)}, f"{count} plans written to {path}")
     return ExitCode.OK
@@ -80,20 +76,3 @@ def _say(as_json: bool, document: dict[str, object], text: str) -> None:
         print_json(document)
     else:
         click.echo(text)
-
-
-@contextmanager
-def _appearing_whole(path: Path) -> Iterator[BinaryIO]:
-    """A file to write that takes its name once it is complete and on the disk."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        with temporary.open("xb") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
-    except BaseException as error:
-        temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise InputError(f"cannot write {path}: {error.strerror or error}") from error
-        raise

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from cli.output import duration_text, percent_text
-from planner.formats.plan_file import write_atomically
+from planner.formats.whole_file import write_whole
 from planner.operation import Kind, Worker
 from planner.plan import Plan, PlanStatus
 from planner.problem import Optimizer
@@ -49,7 +49,7 @@ def write_gantt(plan: Plan, workers: Sequence[Worker], path: Path, *, kind: Lite
         data = io.BytesIO()
         metadata = {"Date": None} if kind == "svg" else {"Software": None}
         figure.savefig(data, format=kind, dpi=_DPI, metadata=metadata)
-    write_atomically(path, data.getvalue())
+    write_whole(path, data.getvalue())
 
 
 def draw_gantt(plan: Plan, workers: Sequence[Worker]) -> Figure:

@@ -7,8 +7,6 @@ way at the same time get lanes of their own. Arrows lead from each transfer to t
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from planner.dataflow import trace_dataflow
-from planner.errors import InputError
+from planner.formats.whole_file import whole_file
 from planner.operation import Kind, Worker
 from planner.plan import Plan
 from planner.problem import Optimizer
@@ -35,20 +33,13 @@ def write_trace(plan: Plan, workers: Sequence[Worker], path: Path) -> None:
     InputError
         If the file cannot be written.
     """
-    try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with os.fdopen(handle, "w", encoding="ascii") as file:
-                file.write('{"displayTimeUnit":"ms","traceEvents":[\n')
-                for number, event in enumerate(trace_events(plan, workers)):
-                    file.write((",\n" if number else "") + json.dumps(event, separators=(",", ":")))
-                file.write("\n]}\n")
-            Path(temporary).chmod(0o644)
-            Path(temporary).replace(path)
-        finally:
-            Path(temporary).unlink(missing_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}") from error
+    with whole_file(path, durable=False) as file:
+        file.write(b'{"displayTimeUnit":"ms","traceEvents":[\n')
+        for number, event in enumerate(trace_events(plan, workers)):
+            file.write(
+                (",\n" if number else "").encode("ascii") + json.dumps(event, separators=(",", ":")).encode("ascii")
+            )
+        file.write(b"\n]}\n")
 
 
 def trace_events(plan: Plan, workers: Sequence[Worker]) -> Iterator[Event]:

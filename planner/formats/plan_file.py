@@ -15,8 +15,6 @@ and the parts' agreement, in this order; whether the schedule keeps its problem'
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +22,7 @@ from pydantic import ValidationError
 
 from planner.errors import DocumentLimitError, InputError, PlanFileError, PlanHashError, ReplanError
 from planner.formats.plan_document import PlanDocument, plan_from_document
+from planner.formats.whole_file import write_whole
 from planner.plan import Plan
 from planner.plan_content import canonical_json, content_id, plan_json
 
@@ -114,48 +113,7 @@ def write_plan(plan: Plan, path: Path) -> None:
     InputError
         If the file cannot be written.
     """
-    write_atomically(path, dump_plan(plan))
-
-
-def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
-    """Write a file through a temporary one beside it and a rename, so that no reader ever sees half of it.
-
-    Parameters
-    ----------
-    path, data
-        Where, and what.
-    durable
-        Whether to wait until the data is on the disk.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be written.
-    """
-    try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}") from error
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            if durable:
-                file.flush()
-                os.fsync(file.fileno())
-        Path(temporary).chmod(0o666 & ~_umask())
-        Path(temporary).replace(path)
-    except BaseException as error:
-        Path(temporary).unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise InputError(f"cannot write {path}: {error.strerror or error}") from error
-        raise
-
-
-def _umask() -> int:
-    # The process's umask can only be read by setting it; temporary files are made 0600 whatever it is.
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    write_whole(path, dump_plan(plan))
 
 
 def _parse_json(data: bytes) -> Any:
