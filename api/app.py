@@ -91,7 +91,12 @@ def create_app(settings: Settings, *, worker_command: Sequence[str] = DEFAULT_CO
         )
         service = PlanService(store=store, pool=pool, settings=settings, version=version)
         feed = EpochFeed(store)
-        engine = PrecomputeEngine(store=store, executor=PoolExecutor(pool), grace_s=settings.solve_grace_s)
+        engine = PrecomputeEngine(
+            store=store,
+            executor=PoolExecutor(pool),
+            lease_s=settings.operation_lease_s,
+            grace_s=settings.solve_grace_s,
+        )
         jobs = JobService(store=store, pool=pool, feed=feed, engine=engine, settings=settings, telemetry=telemetry)
         app.state.service = service
         app.state.jobs = jobs

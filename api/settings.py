@@ -5,8 +5,10 @@ The table in ``docs/settings.md`` is that of :func:`settings_table`; a test comp
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -30,12 +32,19 @@ _SECRET = frozenset({"store"})
 """Settings whose value an error must not repeat: a store's URL may hold a password."""
 
 
-def default_solver_processes() -> int:
-    """One solver process for each CPU this process may use, less one for the web server; at least 2.
+def default_solver_processes(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
+    """One solver process for each CPU this process may use, less one for the web server, at least 1.
 
-    One of them is kept free of background work, for failures that are reported meanwhile.
+    Parameters
+    ----------
+    quota
+        Where Linux tells how much CPU time a container may take: it sees all CPUs of its machine, however few it may use.
     """
-    return max(2, len(os.sched_getaffinity(0)) - 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 2) - 1)
+    num_cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
+    with suppress(OSError, ValueError):
+        allowed, period = quota.read_text(encoding="ascii").split()
+        num_cpus = min(num_cpus, math.ceil(int(allowed) / int(period)))
+    return max(1, num_cpus - 1)
 
 
 class Settings(BaseSettings):
@@ -169,6 +178,10 @@ class Settings(BaseSettings):
     )
     heartbeat_s: Seconds = Field(
         default=15.0, description="Seconds of silence after which an event stream sends a comment."
+    )
+    operation_lease_s: Seconds = Field(
+        default=30.0,
+        description="Seconds after which an operation of a server that died is taken up by another one, or by its successor.",
     )
 
     # Ending.
