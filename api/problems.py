@@ -79,6 +79,7 @@ STATUS_OF_ERROR: Mapping[type[errors.ReplanError], int] = {
     ClusterError: 503,
     errors.NotFoundError: 404,
     errors.StoreError: 503,
+    errors.ListenError: 503,
     CorruptStoreError: 500,
     StoreFullError: 503,
     StoreReadOnlyError: 503,

@@ -25,7 +25,7 @@ from api.security.keys import ApiKey
 from api.security.stored_keys import prepare_keys
 from api.settings import Settings, unknown_variables
 from api.store import Store, parse_url
-from planner.errors import OptionError
+from planner.errors import ListenError, OptionError
 
 _LOG = logging.getLogger("replan.api")
 _BACKLOG = 2048
@@ -64,8 +64,10 @@ def run(settings: Settings, *, create_key: bool = False, on_listen: Callable[[Li
 
     Raises
     ------
+    ListenError
+        If the address cannot be listened on.
     OptionError
-        If the address cannot be listened on, or clients need API keys and there is none.
+        If clients need API keys and there is none.
     StoreError
         If the store cannot be opened and written.
     """
@@ -193,6 +195,8 @@ def listen(host: str, port: int, *, user_timeout_s: float) -> socket.socket:
     Raises
     ------
     OptionError
+        If the port is no port.
+    ListenError
         If the address is not one of this machine's, or is in use or reserved.
     """
     if not 0 <= port <= 65_535:
@@ -202,7 +206,7 @@ def listen(host: str, port: int, *, user_timeout_s: float) -> socket.socket:
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except OSError as error:
-        raise OptionError(f"host {host!r} has no address: {error.strerror}") from error
+        raise ListenError(f"host {host!r} has no address: {error.strerror}") from error
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -217,5 +221,5 @@ def listen(host: str, port: int, *, user_timeout_s: float) -> socket.socket:
         with suppress(OSError):
             listener.close()
         hint = "name another --port" if error.errno == errno.EADDRINUSE else None
-        raise OptionError(f"cannot listen on {host} port {port}: {error.strerror}", hint=hint) from error
+        raise ListenError(f"cannot listen on {host} port {port}: {error.strerror}", hint=hint) from error
     return listener

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from enum import IntEnum
@@ -50,6 +51,7 @@ _EXIT_CODES: Mapping[type[errors.ReplanError], ExitCode] = {
     errors.SolverError: ExitCode.SOLVER,
     errors.NotFoundError: ExitCode.INPUT,
     errors.StoreError: ExitCode.SERVICE,
+    errors.ListenError: ExitCode.SERVICE,
     errors.ReplanError: ExitCode.INTERNAL,
 }
 
@@ -142,7 +144,8 @@ def show_error(error: BaseException, *, as_json: bool) -> ExitCode:
         text = f"replan: {document['title']} ({document['code']})\n  {_indented(document['detail'])}"
         if document["hint"]:
             text += f"\n  {_indented(document['hint'])}"
-    click.echo(text, err=True)
+    with contextlib.suppress(OSError):  # the status tells it all the same where nothing can be printed
+        click.echo(text, err=True)
     return exit_code_of(error)
 
 

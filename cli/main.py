@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -24,7 +25,10 @@ from cli.service.report import report
 from cli.show import show
 from cli.store import store
 from cli.validate import validate
-from planner.errors import ReplanError
+from planner.errors import InputError, ReplanError
+
+_FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))
+"""What standard output on a full or broken disk fails with; files that a command names have been told as such before."""
 
 
 class _TerminatedError(BaseException):
@@ -62,8 +66,7 @@ def run(arguments: Sequence[str]) -> int:
             result = stop.exit_code
         sys.stdout.flush()
     except BrokenPipeError:
-        # What is left in the buffer would fail once more when the interpreter flushes at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_output()
         return ExitCode.BROKEN_PIPE
     except (ReplanError, click.ClickException) as error:
         return show_error(error, as_json=as_json)
@@ -75,10 +78,18 @@ def run(arguments: Sequence[str]) -> int:
         if stopped is not None:
             click.echo("replan: interrupted" if stopped is ExitCode.INTERRUPTED else "replan: terminated", err=True)
             return stopped
+        if isinstance(error, OSError) and error.errno in _FULL:
+            _give_up_output()
+            return show_error(InputError(f"cannot write the output: {error.strerror}"), as_json=as_json)
         if os.environ.get("REPLAN_TRACEBACK"):
             traceback.print_exc()
         return show_error(error, as_json=as_json)
     return result if isinstance(result, int) else ExitCode.OK
+
+
+def _give_up_output() -> None:
+    # What is left in the buffer would fail once more when the interpreter flushes at its end.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _stopped_by(error: BaseException) -> ExitCode | None:
@@ -96,7 +107,19 @@ def _stopped_by(error: BaseException) -> ExitCode | None:
 def main() -> NoReturn:
     """Run ``replan`` with the process's arguments and exit."""
     signal.signal(signal.SIGTERM, _terminate)
+    _open_closed_streams()
     sys.exit(run(sys.argv[1:]))
+
+
+def _open_closed_streams() -> None:
+    """Stand the null device in for standard streams that were closed before the start.
+
+    Python has ``None`` for them, and the next file that is opened would get their number, and whatever is printed.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w"))
 
 
 def _terminate(_signal: int, _frame: Any) -> NoReturn:

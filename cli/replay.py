@@ -11,7 +11,9 @@ from cli.parameters import Share, json_option, plan_argument
 
 @click.command(short_help="Run a plan for several iterations.")
 @plan_argument
-@click.option("--iterations", type=click.IntRange(1, 10_000), default=10, show_default=True, help="Iterations to run.")
+@click.option(
+    "--iterations", type=click.IntRange(1), default=10, show_default=True, help="Iterations to run, up to 1024."
+)
 @click.option(
     "--jitter",
     type=Share(),

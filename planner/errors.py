@@ -28,6 +28,7 @@
     |   +-- SolverCrashedError       solver_crashed     a solver process that ended without an answer
     +-- NotFoundError                not_found          a plan or worker that is not there
     +-- StoreError                   store_failed       the store cannot be read or written
+    +-- ListenError                  listen_failed      an address that the service cannot listen on
 
 ``code`` is stable: it is what HTTP clients see and what scripts may compare.
 """
@@ -207,3 +208,9 @@ class StoreError(ReplanError):
     """The store cannot be read or written."""
 
     code = "store_failed"
+
+
+class ListenError(ReplanError):
+    """The service cannot listen on the address that it was given."""
+
+    code = "listen_failed"

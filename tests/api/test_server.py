@@ -201,7 +201,7 @@ def test_says_why_it_cannot_start(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         command = [REPLAN, "serve", "--port", str(port), "--store", str(tmp_path / "plans.db"), "--json"]
         busy = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (busy.returncode, json.loads(busy.stderr)["code"]) == (2, "option_invalid")
+    assert (busy.returncode, json.loads(busy.stderr)["code"]) == (7, "listen_failed")
     assert str(port) in json.loads(busy.stderr)["detail"]
     command = [REPLAN, "serve", "--port", "0", "--store", str(tmp_path / "missing" / "plans.db"), "--json"]
     lost = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -15,7 +15,11 @@ import pytest
 
 from cli.errors import ExitCode, error_document, exit_code_of
 from cli.main import cli, run
+from cli.replay import replay
 from planner import errors
+from planner.dataflow import MAX_ITERATIONS
+from planner.formats.plan_file import read_plan, write_plan
+from tests.plans import tiny_plan
 
 ROOT = Path(__file__).parents[2]
 
@@ -47,6 +51,7 @@ def test_every_error_has_an_exit_code_and_a_document(kind: type[errors.ReplanErr
         (errors.DeadlockError, 5),
         (errors.SolverCrashedError, 6),
         (errors.StoreError, 7),
+        (errors.ListenError, 7),
     ],
 )
 def test_exit_codes_are_what_the_manual_says(kind: type[errors.ReplanError], status: int) -> None:
@@ -194,3 +199,37 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
         check=False,
     )
     assert done.stderr == "status 141\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="the machine has no device that is always full")
+def test_a_full_disk_behind_the_output_is_told() -> None:
+    """Standard output that takes nothing is no bug of ours: status 3, one block, no traceback."""
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "cli.main", "--help"],
+            cwd=ROOT,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 3
+    assert done.stderr == "replan: input (input_invalid)\n  cannot write the output: No space left on device\n"
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_no_error(closed: str, tmp_path: Path) -> None:
+    """What would be printed goes nowhere, and a plan is written to its file as ever."""
+    job, output = ROOT / "examples" / "recycle-worked-example.yaml", tmp_path / "plan.json"
+    script = f"{sys.executable} -m cli.main plan {job} --fail n06 -o {output} {closed}"
+    done = subprocess.run(["bash", "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert read_plan(output).period_ns == 27_000
+
+
+def test_more_iterations_than_can_be_replayed_are_refused(tmp_path: Path) -> None:
+    """The limit that the help names is the replay's own."""
+    write_plan(tiny_plan(), tmp_path / "plan.json")
+    assert f"up to {MAX_ITERATIONS}." in " ".join(replay.get_help(click.Context(replay)).split())
+    assert run(["replay", str(tmp_path / "plan.json"), "--iterations", str(MAX_ITERATIONS)]) == ExitCode.OK
+    assert run(["replay", str(tmp_path / "plan.json"), "--iterations", str(MAX_ITERATIONS + 1)]) == ExitCode.USAGE

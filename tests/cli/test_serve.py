@@ -41,7 +41,7 @@ def test_serve_says_where_answers_and_ends(number: signal.Signals, tmp_path: Pat
 
 
 def test_serve_refuses_a_port_in_use(tmp_path: Path) -> None:
-    """Status 2 with the address, before anything starts."""
+    """Status 7 with the address, before anything starts."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -54,9 +54,9 @@ def test_serve_refuses_a_port_in_use(tmp_path: Path) -> None:
             check=False,
             timeout=60,
         )
-    assert done.returncode == 2
+    assert done.returncode == 7
     assert done.stdout == ""
-    assert json.loads(done.stderr)["code"] == "option_invalid"
+    assert json.loads(done.stderr)["code"] == "listen_failed"
 
 
 def test_serve_refuses_a_store_that_is_no_store(tmp_path: Path) -> None:
