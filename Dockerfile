@@ -1,10 +1,11 @@
-# RePlan's service and command line. Plans are kept in the volume /data:
+# RePlan's service and command line. Everything is kept in the volume /data, or in PostgreSQL (see deploy/):
 #
 #   docker build -t replan .
+#   docker run --rm -v replan-data:/data replan keys create --name admin --scope admin
 #   docker run --rm -p 127.0.0.1:8080:8080 -v replan-data:/data replan
 #   docker run --rm -v "$PWD:/jobs:ro" replan plan /jobs/job.yaml --fail worker:1/2
 #
-# There is no login: publish the port on closed networks only.
+# In a container the service listens beyond loopback, so it starts only where there is an API key; the second command makes one.
 
 FROM python:3.11-slim AS build
 
@@ -17,7 +18,8 @@ COPY solver_models solver_models
 COPY api api
 COPY cli cli
 COPY benchmarks benchmarks
-RUN /opt/replan/bin/pip install .
+# The environment's own pip is of no use later.
+RUN /opt/replan/bin/pip install . && /opt/replan/bin/pip uninstall --yes setuptools pip
 
 
 FROM python:3.11-slim
@@ -25,23 +27,29 @@ FROM python:3.11-slim
 ENV PATH=/opt/replan/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     NUMBA_CACHE_DIR=/var/cache/replan/numba \
-    MPLCONFIGDIR=/var/cache/replan/matplotlib
-RUN useradd --system --uid 10001 --user-group --no-create-home --shell /usr/sbin/nologin replan \
+    MPLCONFIGDIR=/var/cache/replan/matplotlib \
+    REPLAN_HOST=0.0.0.0 \
+    REPLAN_PORT=8080 \
+    REPLAN_STORE=/data/replan.db
+# tini collects what processes a killed solver leaves, which the first process of a container has to.
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends tini \
+    && rm -rf /var/lib/apt/lists/* \
+    && useradd --system --uid 10001 --user-group --no-create-home --shell /usr/sbin/nologin replan \
     && install -d -o replan -g replan /data /var/cache/replan
 COPY --from=build /opt/replan /opt/replan
 COPY examples /usr/share/replan/examples
 
 USER replan
+WORKDIR /data
 # Compiles the planner's loops into the cache, so that the first start is as fast as the later ones; a container on another
 # kind of CPU compiles once more. It also shows that the image works.
-RUN replan plan /usr/share/replan/examples/recycle-worked-example.yaml --fail worker:1/2
+RUN replan plan /usr/share/replan/examples/recycle-worked-example.yaml --fail worker:1/2 \
+    && python -c "from api.planning import warm_up; warm_up()"
 
-WORKDIR /data
 VOLUME /data
 EXPOSE 8080
-# The path is not asked for through a proxy that the container's environment may name.
-HEALTHCHECK --interval=30s --timeout=5s --start-period=60s --retries=3 \
-    CMD ["python", "-c", "import http.client as h; c = h.HTTPConnection('127.0.0.1', 8080, timeout=4); c.request('GET', '/healthz'); exit(c.getresponse().status != 200)"]
+HEALTHCHECK --interval=30s --timeout=5s --start-period=60s --retries=3 CMD ["python", "-P", "-m", "api.probe", "/healthz"]
 STOPSIGNAL SIGTERM
-ENTRYPOINT ["replan"]
-CMD ["serve", "--host", "0.0.0.0", "--port", "8080", "--store", "/data/replan.db"]
+ENTRYPOINT ["tini", "--", "replan"]
+CMD ["serve"]

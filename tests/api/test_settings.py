@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from api.settings import Settings, settings_table, unknown_variables, variable_of
+from api.settings import Settings, default_solver_processes, settings_table, unknown_variables, variable_of
 from planner.errors import OptionError
 
 ROOT = Path(__file__).parents[2]
@@ -75,6 +76,24 @@ def test_misspelt_variables_are_found() -> None:
     """A variable with our prefix that nothing reads is told; those of the command line and of others are not."""
     names = ["REPLAN_PORTS", "REPLAN_PORT", "REPLAN_TRACEBACK", "PATH", "REPLAN_SERVICE_HOST"]
     assert unknown_variables(dict.fromkeys(names, "1")) == ("REPLAN_PORTS", "REPLAN_SERVICE_HOST")
+
+
+def test_a_container_has_as_many_solvers_as_it_may_use_cpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On 64 CPUs a quota of half a one still gives one process, and none or an unreadable one leaves all CPUs."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)), raising=False)
+    quota = tmp_path / "cpu.max"
+    assert default_solver_processes(quota) == 63
+    for text, expected in (
+        ("50000 100000", 1),
+        ("100000 100000", 1),
+        ("200000 100000", 1),
+        ("250000 100000", 2),
+        ("9900000 100000", 63),
+        ("max 100000", 63),
+        ("", 63),
+    ):
+        quota.write_text(text)
+        assert default_solver_processes(quota) == expected, text
 
 
 def test_the_manual_lists_every_setting_as_it_is() -> None:
