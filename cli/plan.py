@@ -60,9 +60,14 @@ def plan(
     job = load_job(job_path)
     failures = parse_failures(job, fail, degrade)
     options = SolveOptions(deadline_s=deadline, target_gap=gap, seed=seed, workers=workers)
+    from solver_models.compilation import watched_compilation
     from solver_models.planning import make_plan
 
-    made = make_plan(job, failures, options, migrate=migrate, shards_restored=shards_restored)
+    with watched_compilation() as compilation:
+        made = make_plan(job, failures, options, migrate=migrate, shards_restored=shards_restored)
+    if compilation and made.gap != 0 and (made.gap is None or made.gap > gap):
+        # The first run after an installation compiles, which no deadline covers: now the search gets its time.
+        made = make_plan(job, failures, options, migrate=migrate, shards_restored=shards_restored)
     if output is not None:
         from planner.formats.plan_file import write_plan
 

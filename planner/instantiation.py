@@ -19,7 +19,7 @@ from planner.isomorphism import check_isomorphism
 from planner.job import Job
 from planner.job_hash import job_sha256
 from planner.matching import match_workers, reroutes_of
-from planner.migration import Migration, apply_migrations
+from planner.migration import Migration, apply_migrations, move_ranks
 from planner.normalization import Relabelling, relabel
 from planner.operation import Worker
 from planner.peer_pairs import new_pairs, peer_pairs, relabel_pairs
@@ -116,6 +116,7 @@ def apply(
         template,
         problem=real,
         schedule=relabel(template.schedule, relabelling),
+        worker_ranks=move_ranks(template.worker_ranks, migrations, real.num_slots),
         failed_nodes=failures.nodes,
         failed_workers=tuple(sorted(failures.dead)),
         degraded=tuple(sorted(failures.speeds_ppm.items())),

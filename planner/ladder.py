@@ -12,7 +12,7 @@ period ``T0``, it loses up to the next expected event, ``H`` seconds away,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from planner.bounds import best_bound
@@ -20,7 +20,7 @@ from planner.errors import NoPlanError
 from planner.failures import FailureSet
 from planner.job import Job
 from planner.migration import MigrationAdvice, advise_migrations
-from planner.optimizer_state import require_optimizer_state
+from planner.optimizer_state import require_optimizer_state, why_nobody_moves
 from planner.problem import FULL_SPEED_PPM, Problem
 from planner.slot_cost import SlotCost, bound_estimate
 
@@ -179,16 +179,28 @@ def choose(rungs: Sequence[Rung]) -> Rung | None:
 
 
 def migration_advice(job: Job, problem: Problem, slot_cost_ns: SlotCost) -> MigrationAdvice:
-    """Migrations of a job's problem, with their time where the job says how fast and how much is copied."""
+    """Migrations of a job's problem, with their time where the job says how fast and how much is copied.
+
+    Without any where nobody may move, see :func:`planner.optimizer_state.why_nobody_moves`.
+    """
     sizes = [job.state_bytes(slot) for slot in range(job.num_slots)]
     known = all(size is not None for size in sizes)
     rate = job.recovery.copy_bytes_per_s
-    return advise_migrations(
+    advice = advise_migrations(
         problem,
         slot_cost_ns,
         [size or 0 for size in sizes],
         # The GPUs of a worker each copy their own share at the same time.
         bandwidth_bytes_per_s=None if rate is None or not known else float(rate * job.gpus_per_worker),
+    )
+    if why_nobody_moves(job) is None:
+        return advice
+    return replace(
+        advice,
+        migrations=(),
+        new_counts=advice.counts,
+        new_period_ns=advice.period_ns,
+        seconds=None if advice.seconds is None else 0.0,
     )
 
 
@@ -211,7 +223,7 @@ def _horizon_s(job: Job, failures: FailureSet) -> float | None:
 def _migration_rung(case: _Case, advice: MigrationAdvice, migrated_ns: int) -> Rung:
     name = RungName.REROUTE_AFTER_MIGRATION
     if not advice.migrations:
-        return case.missing(name, "no migration shortens the period")
+        return case.missing(name, why_nobody_moves(case.job) or "no migration shortens the period")
     reason = (
         None if advice.seconds is not None else "how long copying takes is not known: sizes or copy_bytes_per_s missing"
     )

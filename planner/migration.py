@@ -29,6 +29,7 @@ __all__ = [
     "apply_migrations",
     "best_counts",
     "bound_estimate",
+    "move_ranks",
     "work_estimate",
     "worthwhile",
 ]
@@ -180,6 +181,31 @@ def apply_migrations(problem: Problem, migrations: Sequence[Migration]) -> Probl
         dead.remove(migration.target)
         dead.add(migration.source)
     return replace(problem, dead=frozenset(dead))
+
+
+def move_ranks(worker_ranks: Sequence[str], migrations: Sequence[Migration], num_slots: int) -> tuple[str, ...]:
+    """Ranks of each position once the migrations are done: the source's stand at the target, the failed ones at the source.
+
+    Parameters
+    ----------
+    worker_ranks
+        Ranks of each worker by its index ``pipeline * num_slots + slot``; empty where they are not known.
+    migrations
+        Moves, each from a live worker into a dead position.
+    num_slots
+        ``P``.
+
+    Examples
+    --------
+    Two pipelines of one slot, rank 0 dead: when rank 1 moves into 0/0, the ranks ``("0", "1")`` become ``("1", "0")``.
+    """
+    ranks = list(worker_ranks)
+    if ranks:
+        for move in migrations:
+            source = move.source.pipeline * num_slots + move.source.slot
+            target = move.target.pipeline * num_slots + move.target.slot
+            ranks[source], ranks[target] = ranks[target], ranks[source]
+    return tuple(ranks)
 
 
 def worthwhile(

@@ -35,8 +35,26 @@ def require_optimizer_state(job: Job, dead: frozenset[Worker]) -> None:
     )
 
 
+def why_nobody_moves(job: Job) -> str | None:
+    """Why no worker of a job may leave its position for another slot; ``None`` where it may.
+
+    A worker that moves is alive, but what it held of its own slot's optimizer state is held there no more.
+    """
+    if job.optimizer_state is OptimizerState.SHARDED:
+        return "a worker that moves would take the only copy of its optimizer shard with it"
+    return None
+
+
 def replica_notes(job: Job, dead: frozenset[Worker]) -> list[str]:
-    """What to make sure of where failures may have taken a shard and its replica together, one sentence each."""
+    """What to make sure of where failures may have taken a shard and its replica together, one sentence each.
+
+    Parameters
+    ----------
+    job
+        The job.
+    dead
+        Workers that are down, and those that leave their position for another slot: a shard is gone with either.
+    """
     if job.optimizer_state is not OptimizerState.SHARDED_WITH_REPLICA:
         return []
     counts = np.bincount([worker.slot for worker in dead], minlength=job.num_slots)
@@ -44,5 +62,5 @@ def replica_notes(job: Job, dead: frozenset[Worker]) -> list[str]:
     if not several:
         return []
     return [
-        f"slots {several} lost several workers: make sure that none of them held the replica of another's optimizer shard"
+        f"slots {several} lose several workers: make sure that none of them held the replica of another's optimizer shard"
     ]

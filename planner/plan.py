@@ -1,6 +1,6 @@
 """A plan: what every live worker runs under one failure set, how good that is proved to be, and where it came from.
 
-Everything but ``wall_s`` is content: two runs that decide the same give the same ``plan_id``.
+Everything but ``wall_s`` and ``hindered`` is content: two runs that decide the same give the same ``plan_id``.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Plan:
         Order and shifted times on real workers.
     worker_ranks
         Global ranks of each worker as text such as ``"0-7"``, by worker index ``pipeline * P + slot``; empty where the
-        job's layout is not known.
+        job's layout is not known. After ``migrations``: those of who moved stand at the target, the failed ones at the source.
     failed_nodes, failed_workers, degraded
         The failure set: node names, the workers that are down, and the slow ones with their speed in parts per million.
     failure_key
@@ -115,6 +115,9 @@ class Plan:
         Name and version of the software that decided, sorted by name.
     wall_s
         Seconds the planning took; no part of the content.
+    hindered
+        Whether a solver failed, or the search had less time than it was given, so that another try may find a better plan: the
+        notes say why. Known where the plan is made, not where it is read; no part of the content.
     plan_id
         sha256 of the content's canonical JSON, 64 hexadecimal digits; worked out, not given.
 
@@ -152,6 +155,7 @@ class Plan:
     solver_workers: int
     versions: tuple[tuple[str, str], ...]
     wall_s: float
+    hindered: bool = False
     plan_id: str = field(init=False)
 
     def __post_init__(self) -> None:

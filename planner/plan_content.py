@@ -29,7 +29,7 @@ def content_id(content: bytes) -> str:
 
 
 def plan_json(plan: Plan) -> bytes:
-    """Canonical JSON of everything of a plan but ``wall_s`` and ``plan_id``."""
+    """Canonical JSON of everything of a plan but ``wall_s``, ``hindered`` and ``plan_id``."""
     parts = {name: canonical_json(value) for name, value in plan_facts(plan).items()}
     parts["schedule"] = schedule_json(plan.schedule)
     return b"{" + b",".join(b'"%s":%s' % (name.encode("ascii"), parts[name]) for name in sorted(parts)) + b"}"

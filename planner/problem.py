@@ -226,9 +226,9 @@ class Problem:
         for s, slot in enumerate(self.slots):
             need = self._least_bytes(slot)
             if slot.capacity_bytes is not None and slot.capacity_bytes < need:
-                stages = f"stage {slot.stages[0]}" if len(slot.stages) == 1 else f"stages {slot.stages} on one worker"
+                through = f"stage {slot.stages[0]}" if len(slot.stages) == 1 else f"stages {slot.stages} on one worker"
                 raise MemoryTooSmallError(
-                    f"slot {s} has {slot.capacity_bytes} bytes for activations, one microbatch through {stages} needs "
+                    f"slot {s} has {slot.capacity_bytes} bytes for activations, one microbatch through {through} needs "
                     f"{need}: {need - slot.capacity_bytes} bytes are missing",
                     hint="use smaller microbatches, recompute activations, or raise capacity_bytes",
                 )

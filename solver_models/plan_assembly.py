@@ -13,7 +13,7 @@ from planner.failures import FailureSet
 from planner.instantiation import seats_of
 from planner.job import Job
 from planner.job_hash import job_sha256
-from planner.migration import Migration
+from planner.migration import Migration, move_ranks
 from planner.normalization import Relabelling
 from planner.plan import Plan, PlanStatus
 from planner.plan_check import slot_summaries
@@ -29,11 +29,13 @@ _VERSIONED = ("numba", "numpy", "ortools", "pulp", "replan")
 class Reference:
     """What a job's plans are compared with; the same for every failure set, so that a caller may keep it.
 
-    ``fault_free_ns`` is the period of our own plan with every worker live, ``baseline_1f1b_ns`` that of 1F1B.
+    ``fault_free_ns`` is the period of our own plan with every worker live, ``baseline_1f1b_ns`` that of 1F1B; ``failure`` says
+    what kept the former from being shorter, as in :class:`~solver_models.result.SolveResult`.
     """
 
     fault_free_ns: int
     baseline_1f1b_ns: int
+    failure: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +76,7 @@ def assemble_plan(
     migrations: tuple[Migration, ...],
     advised_migrations: tuple[Migration, ...],
     notes: tuple[str, ...],
+    hindered: bool,
     began: float,
 ) -> Plan:
     """Put a plan together.
@@ -88,6 +91,8 @@ def assemble_plan(
         Moves that the plan presumes, and moves that it only advises.
     notes
         What a reader has to know, one sentence each.
+    hindered
+        Whether the search could not do what it was given the time for.
     began
         ``time.perf_counter()`` value from which ``wall_s`` counts.
     """
@@ -96,7 +101,9 @@ def assemble_plan(
         job_sha256=job_sha256(job),
         problem=solved.problem,
         schedule=solved.schedule,
-        worker_ranks=tuple(_ranks_text(row) for row in job.layout.worker_gpus.tolist()),
+        worker_ranks=move_ranks(
+            tuple(_ranks_text(row) for row in job.layout.worker_gpus.tolist()), migrations, job.num_slots
+        ),
         failed_nodes=failures.nodes,
         failed_workers=tuple(sorted(failures.dead)),
         degraded=tuple(sorted(failures.speeds_ppm.items())),
@@ -121,6 +128,7 @@ def assemble_plan(
         solver_workers=options.workers,
         versions=_versions(),
         wall_s=time.perf_counter() - began,
+        hindered=hindered,
     )
 
 

@@ -18,14 +18,15 @@ from planner.job import Job
 from planner.ladder import migration_advice
 from planner.migration import Migration, apply_migrations, bound_estimate, worthwhile
 from planner.normalization import relabel, relabelling
-from planner.optimizer_state import replica_notes, require_optimizer_state
+from planner.optimizer_state import replica_notes, require_optimizer_state, why_nobody_moves
 from planner.plan import Plan
 from planner.plan_check import check_schedule
 from planner.problem import Problem
 from planner.timing import time_schedule
 from solver_models import portfolio
+from solver_models.compilation import watched_compilation
 from solver_models.plan_assembly import Reference, Solved, assemble_plan
-from solver_models.result import SolveOptions, SolveResult, Status
+from solver_models.result import SolveOptions, SolveResult
 
 __all__ = ["Reference", "make_plan", "make_reference"]
 
@@ -33,7 +34,7 @@ REFERENCE_SHARE = 0.25
 """Share of the deadline that the fault-free plan, which a plan is compared with, may take."""
 
 OVERRUN_S = 1.0
-"""Seconds past its deadline after which a search is said to have overrun it."""
+"""Seconds past its deadline after which a whole search, the comparison included, is said to have overrun it."""
 
 
 def make_plan(
@@ -77,17 +78,31 @@ def make_plan(
     real.require_plannable()
     if not shards_restored:
         require_optimizer_state(job, failures.dead)
-    notes = replica_notes(job, failures.dead)
+    notes: list[str] = []
     moves = _migrations(job, real, migrate, notes)
     planned = apply_migrations(real, moves) if migrate else real
-    if reference is None and (planned.dead or planned.speeds_ppm):
-        share = replace(options, deadline_s=REFERENCE_SHARE * options.deadline_s)
-        reference = make_reference(job, share)
-    spent = time.perf_counter() - began
-    left = replace(options, deadline_s=max(options.deadline_s - spent, 0.05 * options.deadline_s))
-    solved = _put_on_workers(job, planned, _solve(planned, left, notes))
-    if reference is None:
-        reference = Reference(fault_free_ns=solved.period_ns, baseline_1f1b_ns=_baseline_ns(planned))
+    notes += replica_notes(job, failures.dead | {move.source for move in moves} if migrate else failures.dead)
+    failed: list[str] = []
+    with watched_compilation() as compilation:
+        if reference is None and (planned.dead or planned.speeds_ppm):
+            share = replace(options, deadline_s=REFERENCE_SHARE * options.deadline_s)
+            reference = make_reference(job, share)
+            if reference.failure:
+                failed.append(f"the fault-free plan may be better than was found: {reference.failure}")
+        spent = time.perf_counter() - began
+        left = replace(options, deadline_s=max(options.deadline_s - spent, 0.05 * options.deadline_s))
+        found = _solve(planned, left)
+        if reference is None:
+            assert found.period_ns is not None
+            reference = Reference(fault_free_ns=found.period_ns, baseline_1f1b_ns=_baseline_ns(planned))
+    failed += [found.failure] if found.failure else []
+    if compilation:
+        failed.append(
+            "code was compiled during the search, as in the first run after an installation: it had less time"
+        )
+    elif not failed and time.perf_counter() - began > options.deadline_s + OVERRUN_S:
+        failed.append(f"the search overran its deadline; {found.solver} had the best schedule by then")
+    solved = _put_on_workers(job, planned, found)
     return assemble_plan(
         job,
         failures,
@@ -96,7 +111,8 @@ def make_plan(
         reference=reference,
         migrations=moves if migrate else (),
         advised_migrations=() if migrate else moves,
-        notes=tuple(notes),
+        notes=(*notes, *failed),
+        hindered=bool(failed),
         began=began,
     )
 
@@ -106,20 +122,18 @@ def make_reference(job: Job, options: SolveOptions) -> Reference:
     problem = job.problem()
     problem.require_plannable()
     baseline_ns = _baseline_ns(problem)
-    found = _solve(problem, options, [])
+    found = _solve(problem, options)
     assert found.period_ns is not None
-    return Reference(fault_free_ns=min(found.period_ns, baseline_ns), baseline_1f1b_ns=baseline_ns)
+    return Reference(
+        fault_free_ns=min(found.period_ns, baseline_ns), baseline_1f1b_ns=baseline_ns, failure=found.failure
+    )
 
 
-def _solve(problem: Problem, options: SolveOptions, notes: list[str]) -> SolveResult:
-    """Best schedule of the canonical problem; ``notes`` gets what went wrong on the way."""
+def _solve(problem: Problem, options: SolveOptions) -> SolveResult:
+    """Best schedule of the canonical problem."""
     result = portfolio.solve(canonical_problem(problem), options)
     if result.schedule is None or result.period_ns is None:
         raise SolverError(f"solver {result.solver} ended with {result.status} and no schedule: {result.detail}")
-    if result.status is not Status.OPTIMAL and result.detail:
-        notes.append(result.detail)
-    if result.wall_s > options.deadline_s + OVERRUN_S:
-        notes.append("the search overran its deadline")
     return result
 
 
@@ -166,6 +180,9 @@ def _baseline_ns(problem: Problem) -> int:
 def _migrations(job: Job, problem: Problem, migrate: bool | None, notes: list[str]) -> tuple[Migration, ...]:
     """Migrations to apply (``migrate`` true) or to advise."""
     if migrate is False or not problem.dead:
+        return ()
+    if migrate and (reason := why_nobody_moves(job)) is not None:
+        notes.append(f"nobody is moved: {reason}")
         return ()
     advice = migration_advice(job, problem, bound_estimate(problem))
     if migrate:

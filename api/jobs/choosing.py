@@ -16,6 +16,7 @@ from planner.failure_key import failure_key
 from planner.failures import FailureSet
 from planner.ladder import Rung, RungName, expected_costs
 from planner.migration import MigrationAdvice
+from planner.optimizer_state import why_nobody_moves
 from planner.problem import Problem
 from planner.slot_cost import SlotCost
 from planner.units import ns_to_us
@@ -33,6 +34,8 @@ def why_not_migrate(loaded: LoadedJob, problem: Problem, *, is_improvement: bool
         return "nothing new is down, so nobody is moved"
     if not problem.dead:
         return "nobody is down"
+    if (reason := why_nobody_moves(loaded.job)) is not None:
+        return reason
     if any(loaded.job.state_bytes(slot) is None for slot in range(loaded.job.num_slots)):
         return "how much has to be copied is not known: parameter_bytes or optimizer_state_bytes is missing"
     if loaded.job.recovery.copy_bytes_per_s is None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
 
@@ -144,6 +146,40 @@ def test_migrations_move_a_failure_to_a_light_slot(uneven: Job) -> None:
     check_plan(moved)
 
 
+def test_ranks_follow_who_moves(uneven: Job) -> None:
+    """Whoever moved is looked up at its new position, the failed rank at the empty one; all others are where they were."""
+    in_place = plan_for(uneven, "worker:0/0", migrate=False)
+    moved = plan_for(uneven, "worker:0/0", migrate=True)
+    (move,) = moved.migrations
+    # One GPU a worker, ranks in order of pipelines and slots: rank 0 is worker 0/0's, the failed one.
+    rank = 4 * move.source.pipeline + move.source.slot
+    assert (in_place.worker_of_rank(rank), in_place.worker_of_rank(0)) == (move.source, move.target)
+    assert (moved.worker_of_rank(rank), moved.worker_of_rank(0)) == (move.target, move.source)
+    others = [other for other in range(1, 12) if other != rank]
+    assert [moved.worker_of_rank(other) for other in others] == [in_place.worker_of_rank(other) for other in others]
+    assert load_plan(dump_plan(moved)).worker_ranks == moved.worker_ranks
+
+
+def test_nobody_moves_with_the_only_copy_of_a_shard(uneven: Job) -> None:
+    """Where optimizer state is sharded no move is made, which is said where one was asked for, and none is advised."""
+    sharded = replace(uneven, optimizer_state=OptimizerState.SHARDED)
+    asked = plan_for(sharded, "worker:0/0", migrate=True, shards_restored=True)
+    assert asked.migrations == ()
+    assert asked.notes == (
+        "nobody is moved: a worker that moves would take the only copy of its optimizer shard with it",
+    )
+    left = plan_for(sharded, "worker:0/0", shards_restored=True)
+    assert left.migrations == left.advised_migrations == left.notes == ()
+
+
+def test_a_replica_that_moves_away_is_warned_of(uneven: Job) -> None:
+    """Slots 0 and 1 lose a worker each; the one that leaves slot 1 for slot 0 may have held the other's replica."""
+    replicated = replace(uneven, optimizer_state=OptimizerState.SHARDED_WITH_REPLICA)
+    plan = plan_for(replicated, "worker:0/0", "worker:0/1", "worker:0/2", "worker:0/3", migrate=True)
+    (move,) = plan.migrations
+    assert f"slots [{move.source.slot}] lose several workers" in plan.notes[0]
+
+
 def test_migrations_are_advised_only_where_they_pay(uneven: Job) -> None:
     """A third of an hour saved pays for 2 s of copying; with a failure every second it does not."""
     advised = plan_for(uneven, "worker:0/0")
@@ -156,14 +192,42 @@ def test_migrations_are_advised_only_where_they_pay(uneven: Job) -> None:
 
 
 def test_what_a_solver_could_not_do_is_noted(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A search that fell back to the list schedule says so in the plan."""
+    """A search that fell back to the list schedule says so in the plan, whatever is proved of it; and is worth another try."""
+    assert not plan_for(job, "n06").hindered
     genuine = planning.portfolio.solve
 
     def fell_back(problem: Problem, options: SolveOptions) -> SolveResult:
-        return replace(genuine(problem, options), status=Status.FEASIBLE, detail="cp_sat was killed")
+        return replace(genuine(problem, options), failure="cp_sat was killed")
 
     monkeypatch.setattr(planning.portfolio, "solve", fell_back)
-    assert plan_for(job, "n06").notes == ("cp_sat was killed",)
+    plan = plan_for(job, "n06")
+    assert plan.notes == ("the fault-free plan may be better than was found: cp_sat was killed", "cp_sat was killed")
+    assert plan.hindered
+    assert plan_for(job).notes == ("cp_sat was killed",)
+
+
+def test_a_search_that_overran_or_compiled_is_noted(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Either way the next try may find a better plan."""
+    genuine = planning.portfolio.solve
+
+    def slow(problem: Problem, options: SolveOptions) -> SolveResult:
+        time.sleep(1.1)
+        return genuine(problem, options)
+
+    def compiling(problem: Problem, options: SolveOptions) -> SolveResult:
+        assert numba.njit(lambda x: x + 1)(1) == 2
+        return genuine(problem, options)
+
+    failures = parse_failures(job, ["n06"], ())
+    monkeypatch.setattr(planning.portfolio, "solve", slow)
+    overran = make_plan(job, failures, SolveOptions(deadline_s=0.1), reference=make_reference(job, OPTIONS))
+    assert overran.notes == ("the search overran its deadline; list_scheduling had the best schedule by then",)
+    assert overran.hindered
+    monkeypatch.setattr(planning.portfolio, "solve", compiling)
+    compiled = plan_for(job, "n06")
+    assert len(compiled.notes) == 1
+    assert "code was compiled" in compiled.notes[0]
+    assert compiled.hindered
 
 
 def test_a_solver_without_a_schedule_is_a_solver_error(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
