@@ -89,13 +89,14 @@ def create_app(settings: Settings, *, worker_command: Sequence[str] = DEFAULT_CO
             warm_up_timeout_s=settings.warm_up_timeout_s,
             command=worker_command,
         )
-        service = PlanService(store=store, pool=pool, settings=settings, version=version)
+        service = PlanService(store=store, pool=pool, settings=settings, version=version, telemetry=telemetry)
         feed = EpochFeed(store)
         engine = PrecomputeEngine(
             store=store,
             executor=PoolExecutor(pool),
             lease_s=settings.operation_lease_s,
             grace_s=settings.solve_grace_s,
+            telemetry=telemetry,
         )
         jobs = JobService(store=store, pool=pool, feed=feed, engine=engine, settings=settings, telemetry=telemetry)
         app.state.service = service

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from anyio import to_thread
 
 from api.models import PlanRequest, request_digest
+from api.observability.telemetry import Telemetry
 from api.pool import SolvePool
 from api.settings import Settings
 from api.store import Document, Store
@@ -42,13 +43,18 @@ class PlanService:
         Limits.
     version
         Version of RePlan; another version answers the same request anew.
+    telemetry
+        Where searches are counted.
     """
 
-    def __init__(self, *, store: Store, pool: SolvePool, settings: Settings, version: str) -> None:
+    def __init__(
+        self, *, store: Store, pool: SolvePool, settings: Settings, version: str, telemetry: Telemetry
+    ) -> None:
         self.store = store
         self.pool = pool
         self.settings = settings
         self.version = version
+        self._telemetry = telemetry
         self._in_flight: dict[str, asyncio.Task[Any]] = {}
 
     async def plan(self, request: PlanRequest) -> PlanAnswer:
@@ -107,7 +113,10 @@ class PlanService:
 
     async def _make_plan(self, canonical: bytes, digest: str, deadline_s: float) -> PlanAnswer:
         timeout_s = deadline_s + self.settings.solve_grace_s
-        plan_id, content, summary = await self.pool.run([b"plan", canonical], timeout_s=timeout_s)
+        with self._telemetry.solving() as found:
+            plan_id, content, summary = await self.pool.run([b"plan", canonical], timeout_s=timeout_s)
+            figures = json.loads(summary)
+            found.solver, found.gap = figures["solver"], figures["gap"]
         text = plan_id.decode("ascii")
         is_new = await to_thread.run_sync(
             lambda: self.store.add_plan(text, content=content, summary=summary, request_sha256=digest)

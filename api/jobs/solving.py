@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import time
-
 from anyio import to_thread
 
-from api.errors import SolveTimeoutError
 from api.jobs.loaded import LoadedJob
 from api.jobs.slot_bounds import SlotBounds, SlotBoundsRequest, degraded_key, read_slot_bounds
 from api.jobs.templates import KnownTemplate, Templates
-from api.observability.telemetry import SolveOutcome, Telemetry
+from api.observability.telemetry import Telemetry
 from api.pool import Priority, SolvePool
 from api.precompute.template import ReferenceForm, TemplateRequest, read_template
 from api.store import Store
-from planner.errors import NoPlanError, ReplanError, SolverCrashedError
 from planner.failure_key import FailureKey
 
 
@@ -60,18 +56,13 @@ class TemplateMaker:
         if found is not None:
             reference = ReferenceForm(fault_free_ns=found.fault_free_ns, baseline_1f1b_ns=found.baseline_1f1b_ns)
         request = TemplateRequest(failure_key=key, deadline_s=deadline_s, reference=reference)
-        began = time.perf_counter()
-        try:
+        with self._telemetry.solving() as found_plan:
             parts = await self._pool.run(
                 request.message(job.document), timeout_s=deadline_s + self._grace_s, priority=priority
             )
-        except ReplanError as error:
-            self._count("none", _outcome(error), began, None)
-            raise
-        answer = read_template(parts)
-        figures = answer.figures
-        gap = figures.period_ns / figures.bound_ns - 1 if figures.bound_ns else None
-        self._count(figures.solver, "solved", began, gap)
+            answer = read_template(parts)
+            figures = answer.figures
+            found_plan.solver, found_plan.gap = figures.solver, figures.gap
         await to_thread.run_sync(
             lambda: self._store.put_template(
                 job_sha256=job.sha256,
@@ -101,14 +92,3 @@ class TemplateMaker:
             parts = await self._pool.run(request.message(job.document), timeout_s=self._grace_s, priority=priority)
             known.update(read_slot_bounds(parts))
         return known
-
-    def _count(self, solver: str, outcome: SolveOutcome, began: float, gap: float | None) -> None:
-        self._telemetry.solve_finished(solver=solver, outcome=outcome, seconds=time.perf_counter() - began, gap=gap)
-
-
-def _outcome(error: ReplanError) -> SolveOutcome:
-    if isinstance(error, NoPlanError):
-        return "no_plan"
-    if isinstance(error, SolveTimeoutError):
-        return "timeout"
-    return "crashed" if isinstance(error, SolverCrashedError) else "failed"

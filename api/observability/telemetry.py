@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.process_collector import ProcessCollector
 
+from api.errors import SolveTimeoutError
+from planner.errors import NoPlanError, ReplanError, SolverCrashedError
+
 CONTENT_TYPE = CONTENT_TYPE_LATEST
-SolveOutcome = Literal["solved", "no_plan", "timeout", "crashed", "failed"]
 
 _REQUEST_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
 _SOLVE_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 _GAP_BUCKETS = (0.0, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 _MAX_JOBS = 1000
 """Most jobs with series of their own; beyond, the ones longest without a new epoch go."""
+
+
+@dataclass(slots=True)
+class Found:
+    """What a search found, filled in by whoever runs it; ``gap`` stays ``None`` where the bound is 0."""
+
+    solver: str = "unknown"
+    gap: float | None = None
 
 
 class Telemetry:
@@ -103,11 +115,19 @@ class Telemetry:
         """Count a request that was refused before any route saw it."""
         self._refusals.labels(code).inc()
 
-    def solve_finished(self, *, solver: str, outcome: SolveOutcome, seconds: float, gap: float | None = None) -> None:
-        """Count a plan that was made or not; ``solver`` is ``"none"`` where none found it."""
-        self._solves.labels(solver, outcome).observe(seconds)
-        if gap is not None:
-            self._gaps.labels(solver).observe(gap)
+    @contextmanager
+    def solving(self) -> Iterator[Found]:
+        """Count a plan that is made within the block, or why it was not; errors pass through."""
+        found = Found()
+        began = time.perf_counter()
+        try:
+            yield found
+        except ReplanError as error:
+            self._solves.labels("none", _outcome(error)).observe(time.perf_counter() - began)
+            raise
+        self._solves.labels(found.solver, "solved").observe(time.perf_counter() - began)
+        if found.gap is not None:
+            self._gaps.labels(found.solver).observe(found.gap)
 
     def template_looked_up(self, *, hit: bool) -> None:
         """Count a failure key looked up in the store."""
@@ -132,8 +152,8 @@ class Telemetry:
             del self._jobs[job_id]
             self._current.remove(job_id)
 
-    def key_precomputed(self, outcome: Literal["done", "failed", "skipped"]) -> None:
-        """Count a failure key that precomputing came to."""
+    def key_precomputed(self, outcome: Literal["done", "failed"]) -> None:
+        """Count a failure key that precomputing came to, but for those that had a plan already."""
         self._precomputed.labels(outcome).inc()
 
     def degraded(self, kind: str) -> None:
@@ -163,3 +183,11 @@ class Telemetry:
     def render(self) -> bytes:
         """All metrics in the form of :data:`CONTENT_TYPE`."""
         return generate_latest(self.registry)
+
+
+def _outcome(error: ReplanError) -> str:
+    if isinstance(error, NoPlanError):
+        return "no_plan"
+    if isinstance(error, SolveTimeoutError):
+        return "timeout"
+    return "crashed" if isinstance(error, SolverCrashedError) else "failed"

@@ -18,6 +18,7 @@ from functools import partial
 from anyio import to_thread
 
 from api.errors import OverloadedError
+from api.observability.telemetry import Telemetry
 from api.precompute.executors import Executor
 from api.precompute.keys import KeysRequest, read_keys
 from api.precompute.options import PrecomputeOptions
@@ -56,6 +57,8 @@ class PrecomputeEngine:
         Seconds beyond its deadline after which a solver process is killed, above 0.
     on_progress
         Called in the event loop with the operation and its progress after each key.
+    telemetry
+        Where keys and searches are counted.
     """
 
     def __init__(
@@ -67,6 +70,7 @@ class PrecomputeEngine:
         poll_s: float = 5.0,
         grace_s: float = 60.0,
         on_progress: Callable[[OperationRecord, Progress], None] = lambda _operation, _progress: None,
+        telemetry: Telemetry | None = None,
     ) -> None:
         self.owner = new_owner()
         self._store = store
@@ -75,6 +79,7 @@ class PrecomputeEngine:
         self._poll_s = poll_s
         self._grace_s = grace_s
         self._on_progress = on_progress
+        self._telemetry = telemetry or Telemetry()
         self._woken = asyncio.Event()
         self._loop: asyncio.Task[None] | None = None
         self._runs: dict[str, PrecomputeRun] = {}
@@ -194,6 +199,7 @@ class PrecomputeEngine:
             grace_s=self._grace_s,
             stop=stop,
             on_progress=lambda progress: self._on_progress(operation, progress),
+            telemetry=self._telemetry,
         )
 
     def _document(self, operation: OperationRecord, options: PrecomputeOptions) -> bytes:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from anyio import to_thread
 
 from api.errors import ClusterError, CorruptStoreError, OverloadedError
+from api.observability.telemetry import Telemetry
 from api.precompute.executors import Executor
 from api.precompute.options import PrecomputeOptions
 from api.precompute.progress import KeyFailure, Progress, remaining_s
@@ -52,6 +53,8 @@ class PrecomputeRun:
         Once it is set no further key is begun; those being worked on are finished and kept.
     on_progress
         Called in the event loop with the progress after each key.
+    telemetry
+        Where keys and searches are counted.
 
     Attributes
     ----------
@@ -72,6 +75,7 @@ class PrecomputeRun:
         grace_s: float,
         stop: asyncio.Event,
         on_progress: Callable[[Progress], None] = lambda _progress: None,
+        telemetry: Telemetry | None = None,
     ) -> None:
         self._store = store
         self._executor = executor
@@ -81,6 +85,7 @@ class PrecomputeRun:
         self._options = options
         self._grace_s = grace_s
         self._on_progress = on_progress
+        self._telemetry = telemetry or Telemetry()
         self._todo: collections.deque[str] = collections.deque()
         self._known: frozenset[str] = frozenset()
         self._skipped = self._done = 0
@@ -184,6 +189,7 @@ class PrecomputeRun:
             if counts:
                 self.failures.append(KeyFailure.of(key, error))
         self._done += counts and figures is not None
+        self._telemetry.key_precomputed("failed" if figures is None else "done")
         self._on_progress(self.progress)
         return figures
 
@@ -197,8 +203,10 @@ class PrecomputeRun:
             reference=reference,
         )
         message = request.message(self._document)
-        answer = read_template(await self._executor.run(message, timeout_s=options.deadline_s + self._grace_s))
-        figures = answer.figures
+        with self._telemetry.solving() as found:
+            answer = read_template(await self._executor.run(message, timeout_s=options.deadline_s + self._grace_s))
+            figures = answer.figures
+            found.solver, found.gap = figures.solver, figures.gap
         await to_thread.run_sync(
             lambda: self._store.put_template(
                 job_sha256=self._job_sha256,

@@ -64,6 +64,11 @@ class TemplateFigures(_Form):
     solver: str
     notes: tuple[str, ...]
 
+    @property
+    def gap(self) -> float | None:
+        """Period over bound, less 1; ``None`` where the bound is 0."""
+        return self.period_ns / self.bound_ns - 1 if self.bound_ns else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateAnswer:

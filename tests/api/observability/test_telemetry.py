@@ -5,12 +5,15 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 from api.app import create_app
+from api.errors import OverloadedError, SolveTimeoutError
 from api.observability.telemetry import Telemetry
 from api.settings import Settings
+from planner.errors import ReplanError, SolverCrashedError, StageLostError
 
 FAKE = (sys.executable, "-P", str(Path(__file__).parents[1] / "fake_worker.py"))
 
@@ -34,8 +37,8 @@ def test_everything_that_happens_is_counted() -> None:
     telemetry = Telemetry(version="1.2")
     telemetry.request_finished(method="GET", route="/v1/jobs", status=200, seconds=0.002)
     telemetry.request_refused("rate_limited")
-    telemetry.solve_finished(solver="cp_sat", outcome="solved", seconds=1.2, gap=0.004)
-    telemetry.solve_finished(solver="none", outcome="timeout", seconds=60)
+    with telemetry.solving() as found:
+        found.solver, found.gap = "cp_sat", 0.004
     telemetry.template_looked_up(hit=True)
     telemetry.event_answered(source="store", seconds=0.01)
     telemetry.key_precomputed("done")
@@ -47,9 +50,8 @@ def test_everything_that_happens_is_counted() -> None:
         ("replan_info", {"version": "1.2"}, 1),
         ("replan_request_seconds_count", {"method": "GET", "route": "/v1/jobs", "status": "200"}, 1),
         ("replan_refused_requests_total", {"code": "rate_limited"}, 1),
-        ("replan_solve_seconds_sum", {"solver": "cp_sat", "outcome": "solved"}, 1.2),
+        ("replan_solve_seconds_count", {"solver": "cp_sat", "outcome": "solved"}, 1),
         ("replan_plan_gap_ratio_sum", {"solver": "cp_sat"}, 0.004),
-        ("replan_plan_gap_ratio_sum", {"solver": "none"}, None),
         ("replan_template_lookups_total", {"result": "hit"}, 1),
         ("replan_template_lookups_total", {"result": "miss"}, 0),
         ("replan_event_seconds_count", {"source": "store"}, 1),
@@ -62,6 +64,24 @@ def test_everything_that_happens_is_counted() -> None:
     ]
     for name, labels, number in expected:
         assert value(telemetry, name, **labels) == number, name
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (StageLostError("x"), "no_plan"),
+        (SolveTimeoutError("x"), "timeout"),
+        (SolverCrashedError("x"), "crashed"),
+        (OverloadedError("x"), "failed"),
+    ],
+)
+def test_searches_that_find_nothing_are_counted_by_why(error: ReplanError, outcome: str) -> None:
+    """The error passes through, no gap is counted, and the outcome says what kind it was."""
+    telemetry = Telemetry()
+    with pytest.raises(type(error)), telemetry.solving():
+        raise error
+    assert value(telemetry, "replan_solve_seconds_count", solver="none", outcome=outcome) == 1
+    assert value(telemetry, "replan_plan_gap_ratio_count", solver="none") is None
 
 
 def test_jobs_have_a_bounded_number_of_series() -> None:
@@ -82,12 +102,13 @@ def test_jobs_have_a_bounded_number_of_series() -> None:
 
 def test_requests_are_counted_by_route_not_by_path(tmp_path: Path) -> None:
     """Paths that differ in their parts count under one route, unknown ones under one more, and refusals by code."""
-    settings = Settings(store=str(tmp_path / "replan.db"), solver_processes=1, change_rate=1)
+    settings = Settings(store=str(tmp_path / "replan.db"), solver_processes=1, change_rate=2)
     with TestClient(create_app(settings, worker_command=FAKE)) as client:
         for path in ("/v1/plans/a", "/v1/plans/b", "/nothing/1", "/nothing/2"):
             client.get(path)
-        for _ in range(2):
-            client.post("/v1/plans")
+        client.post("/v1/plans")
+        assert client.post("/v1/plans", json={"job": {"a": 1}}).status_code == 201
+        client.post("/v1/plans")
         answer = client.get("/metrics")
         found = samples(answer.text)
     assert answer.headers["content-type"].startswith("text/plain; version=")
@@ -100,6 +121,9 @@ def test_requests_are_counted_by_route_not_by_path(tmp_path: Path) -> None:
         ("GET", "/v1/plans/{plan_id}", "404"): 2,
         ("GET", "unmatched", "404"): 2,
         ("POST", "/v1/plans", "415"): 1,
+        ("POST", "/v1/plans", "201"): 1,
         ("POST", "unmatched", "429"): 1,
     }
     assert found["replan_refused_requests_total", frozenset({("code", "rate_limited")})] == 1
+    assert found["replan_solve_seconds_count", frozenset({("solver", "fake"), ("outcome", "solved")})] == 1
+    assert found["replan_plan_gap_ratio_sum", frozenset({("solver", "fake")})] == 0.25
