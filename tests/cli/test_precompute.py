@@ -1,0 +1,208 @@
+"""``replan precompute`` and ``replan store`` as processes: stopped, killed, beside a server, and from store to store."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.store import Store
+from planner.formats.packed_plan import unpack_plan
+from planner.plan_check import check_plan
+from tests.precomputing import JOB, SHA256
+from tests.serving import REPLAN, serving
+
+# With memory for four microbatches no schedule that meets the bound is known: each search takes all of its time.
+LONG_JOB: dict[str, Any] = JOB | {
+    "stage_costs": JOB["stage_costs"] | {"activation_bytes": 1, "weight_grad_bytes": 0},
+    "capacity_bytes": 4,
+}
+
+
+def eventually(is_so: Callable[[], bool]) -> None:
+    """Wait until something is so; the test's own time limit ends a wait in vain."""
+    while not is_so():
+        time.sleep(0.02)
+
+
+def environment() -> dict[str, str]:
+    """The environment without settings of RePlan's."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("REPLAN_")}
+
+
+def replan(*arguments: str | Path) -> dict[str, Any]:
+    """Run a command with ``--json`` and return what it prints."""
+    command = [REPLAN, *map(str, arguments), "--json"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment())
+    assert done.returncode == 0, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    """The long job's file."""
+    path = tmp_path / "long.json"
+    path.write_text(json.dumps(LONG_JOB))
+    return path
+
+
+def start(job: Path, store: Path, *options: str, stderr: Any = None) -> subprocess.Popen[str]:
+    """Start precomputing for up to two failures, 15 keys of 0.4 s each, on one process."""
+    command = [REPLAN, "precompute", str(job), "--tolerance", "2", "--deadline", "400ms", "--processes", "1"]
+    command += ["--store", str(store), *options]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True, env=environment())
+
+
+def children(pid: int) -> set[int]:
+    """Process ids of a process's children."""
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    if not path.exists():
+        pytest.skip("the kernel does not list a process's children")
+    return set(map(int, path.read_text().split()))
+
+
+def templates(path: Path) -> dict[str, str]:
+    """Hash of the template of each failure key of all jobs in a store."""
+    store = Store(str(path))
+    try:
+        found = {}
+        for digest in store.template_jobs():
+            for key in store.template_keys(digest):
+                record = store.template(digest, key)
+                assert record is not None
+                found[key] = record.sha256
+        return found
+    finally:
+        store.close()
+
+
+def test_makes_every_template_and_carries_them_to_another_store(tmp_path: Path) -> None:
+    """All five keys of one failure are planned, checked, exported and imported, once; and a damaged file is refused."""
+    job, here, there, file = (tmp_path / name for name in ("job.json", "here.db", "there.db", "templates"))
+    job.write_text(json.dumps(JOB))
+    made = replan("precompute", job, "--store", here, "--deadline", "200ms", "--processes", "1")
+    counts = (made["total"], made["done"], made["skipped"], made["failed"], made["failures"])
+    assert counts == (5, 5, 0, 0, [])
+    assert (made["job_sha256"], made["stored"]["plans"]) == (SHA256, 5)
+    assert replan("store", "export", file, "--store", here, "--job", job) == {
+        "plans": 5,
+        "jobs": 1,
+        "output": str(file),
+    }
+    assert replan("store", "import", file, "--store", there) == {"read": 5, "stored": 5}
+    assert replan("store", "import", file, "--store", there) == {"read": 5, "stored": 0}
+    assert templates(here) == templates(there)
+    store = Store(str(there))
+    record = store.template(SHA256, "0,0,1,0")
+    store.close()
+    assert record is not None
+    check_plan(unpack_plan(record.content))
+    file.write_bytes(file.read_bytes()[:-1])
+    command = [REPLAN, "store", "import", str(file), "--store", str(there), "--json"]
+    refused = subprocess.run(command, check=False, capture_output=True, text=True, env=environment())
+    assert refused.returncode == 3
+    assert json.loads(refused.stderr)["code"] == "template_file_invalid"
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "code"),
+    [
+        (("precompute", "missing.yaml"), 3, "job_invalid"),
+        (("precompute", "job.json", "--ray", "127.0.0.1:10001"), 2, "option_invalid"),
+        (("precompute", "job.json", "--store", "missing/replan.db"), 7, "store_failed"),
+        (("store", "import", "missing"), 3, "input_invalid"),
+        (("store", "export", "missing/templates"), 3, "input_invalid"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(arguments: Sequence[str], status: int, code: str, tmp_path: Path) -> None:
+    """A missing job, an address that is none of Ray's client, a store in no folder, files that are not there."""
+    (tmp_path / "job.json").write_text(json.dumps(JOB))
+    command = [REPLAN, *arguments, "--json"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment(), cwd=tmp_path)
+    assert (done.returncode, json.loads(done.stderr)["code"]) == (status, code), done.stderr
+
+
+@pytest.mark.slow
+def test_killed_in_the_middle_and_run_again_makes_only_what_is_missing(job: Path, tmp_path: Path) -> None:
+    """After SIGKILL to the whole of it the solver process is gone too, and no template is made a second time."""
+    store = tmp_path / "replan.db"
+    with start(job, store) as process:
+        eventually(lambda: store.exists() and len(templates(store)) >= 3)
+        solvers = children(process.pid)
+        process.kill()
+    eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in solvers))
+    before = templates(store)
+    assert 3 <= len(before) < 15
+    again = replan("precompute", job, "--tolerance", "2", "--deadline", "400ms", "--store", store)
+    assert (again["total"], again["skipped"], again["done"]) == (15, len(before), 15 - len(before))
+    after = templates(store)
+    assert len(after) == 15
+    assert before.items() <= after.items()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("stop", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_stopped_in_the_middle_leaves_nothing_running_and_goes_on(
+    stop: signal.Signals, status: int, job: Path, tmp_path: Path
+) -> None:
+    """Ctrl-C on a terminal with its progress bar, and SIGTERM: the next run goes on with the same operation."""
+    store = tmp_path / "replan.db"
+    ours, theirs = os.openpty()
+    with ThreadPoolExecutor() as readers, start(job, store, stderr=theirs) as process:
+        os.close(theirs)
+        shown = readers.submit(read_all, ours)
+        eventually(lambda: store.exists() and len(templates(store)) >= 3)
+        solvers = children(process.pid)
+        process.send_signal(stop)
+        assert process.wait() == status
+    assert "/15" in shown.result()
+    assert "s left" in shown.result()
+    assert not any(Path(f"/proc/{pid}").exists() for pid in solvers)
+    before = templates(store)
+    opened = Store(str(store))
+    (operation,) = opened.list_operations()
+    opened.close()
+    assert (operation.state, operation.owner, operation.total) == ("queued", None, 15)
+    again = replan("precompute", job, "--tolerance", "2", "--deadline", "400ms", "--store", store)
+    assert again["operation"] == operation.operation_id
+    assert (again["total"], again["done"], again["skipped"]) == (15, 15, 0)
+    assert before.items() <= templates(store).items()
+
+
+def read_all(terminal: int) -> str:
+    """What is written to a terminal until its other side closes it."""
+    shown = b""
+    try:
+        while part := os.read(terminal, 65536):
+            shown += part
+    except OSError:  # how Linux says that the other side is closed
+        pass
+    os.close(terminal)
+    return shown.decode()
+
+
+@pytest.mark.slow
+def test_shares_its_store_with_a_running_server(job: Path, tmp_path: Path) -> None:
+    """While keys are planned a server on the same store plans, stores and answers."""
+    store = tmp_path / "replan.db"
+    with serving(store) as server, start(job, store, "--json") as process:
+        num_answers = 0
+        while process.poll() is None:
+            answer = server.post(JOB | {"name": f"job-{num_answers}"}, "n06")
+            assert answer.status_code == 201, answer.text
+            num_answers += 1
+        assert process.stdout is not None
+        made = json.loads(process.stdout.read())
+        assert (process.returncode, made["done"], made["failed"]) == (0, 15, 0)
+        assert num_answers > 3
+    assert len(templates(store)) == 15
