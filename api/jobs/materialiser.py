@@ -57,7 +57,6 @@ class Materialiser:
         self._on_unusable = on_unusable
         self._kept: OrderedDict[tuple[str, int], Materialised] = OrderedDict()
         self._in_flight: dict[tuple[str, int], asyncio.Task[Materialised]] = {}
-        self._forgotten: set[tuple[str, int]] = set()
         self._newest: dict[str, EpochRecord] = {}
         self._ahead: dict[str, asyncio.Task[None]] = {}
 
@@ -99,7 +98,9 @@ class Materialiser:
         self._newest.pop(job_id, None)
         for key in [key for key in self._kept if key[0] == job_id]:
             del self._kept[key]
-        self._forgotten.update(key for key in self._in_flight if key[0] == job_id)
+        # What is being made goes on for nobody; whoever asks from now on finds no such job.
+        for key in [key for key in self._in_flight if key[0] == job_id]:
+            del self._in_flight[key]
 
     async def close(self) -> None:
         """Give up what is being made."""
@@ -129,9 +130,9 @@ class Materialiser:
         return task
 
     def _done(self, key: tuple[str, int], task: asyncio.Task[Materialised]) -> None:
-        del self._in_flight[key]
-        is_forgotten = key in self._forgotten
-        self._forgotten.discard(key)
+        is_forgotten = self._in_flight.get(key) is not task
+        if not is_forgotten:
+            del self._in_flight[key]
         if task.cancelled():
             return
         error = task.exception()
