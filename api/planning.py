@@ -18,6 +18,7 @@ from planner.lowering import lower
 from planner.plan import Plan
 from solver_models.planning import make_plan
 from solver_models.result import SolveOptions
+from solver_models.warm_up import warm_up as warm_up_solvers
 
 _WARM_UP_REQUEST: dict[str, Any] = {
     "job": {
@@ -111,6 +112,7 @@ def workers_of_ranks(plan: Plan) -> dict[str, str]:
 
 def warm_up() -> None:
     """Plan, lower and materialise a tiny job, so that all code is loaded and compiled before the first request."""
+    warm_up_solvers()
     _, plan, _ = answer_plan([PlanRequest.model_validate(_WARM_UP_REQUEST).canonical()])
     answer_programs([plan])
     document = json.dumps(_WARM_UP_REQUEST["job"]).encode()

@@ -66,7 +66,10 @@ def plan(
     with watched_compilation() as compilation:
         made = make_plan(job, failures, options, migrate=migrate, shards_restored=shards_restored)
     if compilation and made.gap != 0 and (made.gap is None or made.gap > gap):
-        # The first run after an installation compiles, which no deadline covers: now the search gets its time.
+        # The first run after an installation compiles, which no deadline covers; then the search gets its time.
+        from solver_models.warm_up import warm_up
+
+        warm_up()
         made = make_plan(job, failures, options, migrate=migrate, shards_restored=shards_restored)
     if output is not None:
         from planner.formats.plan_file import write_plan

@@ -22,9 +22,16 @@ from planner.problem import Problem
 from solver_models import planning
 from solver_models.planning import make_plan, make_reference
 from solver_models.result import SolveOptions, SolveResult, Status
+from solver_models.warm_up import warm_up
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "recycle-worked-example.yaml"
 OPTIONS = SolveOptions(deadline_s=10.0)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled() -> None:
+    """Everything is compiled, so that no plan's notes say that it was not."""
+    warm_up()
 
 
 @pytest.fixture(scope="module")
