@@ -88,6 +88,7 @@ def test_a_killed_server_leaves_no_process(tmp_path: Path) -> None:
             asking.result()
 
 
+@pytest.mark.slow
 def test_a_server_told_to_stop_answers_what_it_was_asked(tmp_path: Path) -> None:
     """On SIGTERM it says that it is not ready while it still listens, answers the request at hand, and ends with status 0."""
     environment = {"REPLAN_DRAIN_DELAY_S": "1"}
@@ -107,6 +108,7 @@ def test_a_server_told_to_stop_answers_what_it_was_asked(tmp_path: Path) -> None
         assert not living(pids)
 
 
+@pytest.mark.slow
 def test_a_second_signal_cuts_the_waiting_short(tmp_path: Path) -> None:
     """Told twice, the server does not wait for load balancers any longer."""
     environment = {"REPLAN_DRAIN_DELAY_S": "600"}
