@@ -14,11 +14,17 @@ from api import worker
 from api.planning import HANDLERS
 from api.pool import SolvePool
 from api.precompute.executors import Executor
+from api.store import Store
 from planner.formats.job_file import job_from_document
 from planner.job_hash import job_sha256
 
 JOB: dict[str, Any] = json.loads((Path(__file__).parents[1] / "examples" / "plan-request.json").read_bytes())["job"]
 """ReCycle's worked example: three pipelines of four slots; 19 us without failures, 27 us with one in slot 2."""
+# With memory for four microbatches no schedule that meets the bound is known: each search takes all of its time.
+LONG_JOB: dict[str, Any] = JOB | {
+    "stage_costs": JOB["stage_costs"] | {"activation_bytes": 1, "weight_grad_bytes": 0},
+    "capacity_bytes": 4,
+}
 DOCUMENT = json.dumps(JOB).encode()
 SHA256 = job_sha256(job_from_document(JOB))
 FAULT_FREE = "0,0,0,0"
@@ -74,3 +80,18 @@ def with_pool(test: Callable[[SolvePool], Awaitable[None]], num_processes: int =
             await pool.close()
 
     asyncio.run(run())
+
+
+def templates(path: Path) -> dict[str, str]:
+    """Hash of the template of each failure key of all jobs in a store."""
+    store = Store(str(path))
+    try:
+        found = {}
+        for digest in store.template_jobs():
+            for key in store.template_keys(digest):
+                record = store.template(digest, key)
+                assert record is not None
+                found[key] = record.sha256
+        return found
+    finally:
+        store.close()

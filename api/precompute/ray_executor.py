@@ -126,7 +126,7 @@ class RayExecutor:
             except TimeoutError as error:
                 raise SolveTimeoutError(f"no answer after {timeout_s:g} s: the solver was killed") from error
             except (self._ray.exceptions.RayError, ConnectionError) as error:
-                _LOG.warning("a solver process on the Ray cluster ended over a request: %s", type(error).__name__)
+                _LOG.warning("a solver process on the Ray cluster ended over a request: %s", _reason(error))
                 continue
             finally:
                 if is_usable:
@@ -189,9 +189,9 @@ class RayExecutor:
                 actor = await to_thread.run_sync(self._actor_class.remote)
                 version = await self._call(actor.version.remote, self._warm_up_timeout_s)
             except Exception as error:  # Ray's errors for a lost cluster have no common class
-                what = "took too long" if isinstance(error, TimeoutError) else f"ended with {type(error).__name__}"
+                what = "is not ready in time" if isinstance(error, TimeoutError) else f"did not start: {_reason(error)}"
                 problem = ClusterError(
-                    f"a solver process on the Ray cluster {what} before it was ready",
+                    f"a solver process on the Ray cluster {what}",
                     hint="check that the cluster runs, has a free CPU, and has RePlan installed on every node",
                 )
                 continue
@@ -213,12 +213,12 @@ class RayExecutor:
 def _connect(ray: Any, address: str) -> int:
     """Connect, and tell how many CPUs of the cluster are free."""
     try:
-        ray.init(address, logging_level=logging.WARNING, log_to_driver=False)
+        ray.init(address, logging_level=logging.ERROR, log_to_driver=False)
         return int(ray.available_resources().get("CPU", 0))
     except Exception as error:  # Ray raises whatever it likes here, from ValueError to its own errors
         _disconnect(ray)
         raise ClusterError(
-            f"there is no connection to the Ray cluster {address}: {type(error).__name__}: {error}",
+            f"there is no connection to the Ray cluster {address}: {_reason(error)}",
             hint="check the address, that its port is the one of the client server, the token in RAY_AUTH_TOKEN, and that "
             "Ray and Python have the same versions there",
         ) from error
@@ -227,6 +227,12 @@ def _connect(ray: Any, address: str) -> int:
 def _disconnect(ray: Any) -> None:
     with contextlib.suppress(Exception):  # there may be no connection left to end
         ray.shutdown()
+
+
+def _reason(error: Exception) -> str:
+    """Class of an error and the last line of its text, which for one from afar ends a whole traceback."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[-1][:300]}" if lines else type(error).__name__
 
 
 def _forget(future: asyncio.Future[Any]) -> None:

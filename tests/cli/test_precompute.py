@@ -17,14 +17,8 @@ import pytest
 from api.store import Store
 from planner.formats.packed_plan import unpack_plan
 from planner.plan_check import check_plan
-from tests.precomputing import JOB, SHA256
+from tests.precomputing import JOB, LONG_JOB, SHA256, templates
 from tests.serving import REPLAN, serving
-
-# With memory for four microbatches no schedule that meets the bound is known: each search takes all of its time.
-LONG_JOB: dict[str, Any] = JOB | {
-    "stage_costs": JOB["stage_costs"] | {"activation_bytes": 1, "weight_grad_bytes": 0},
-    "capacity_bytes": 4,
-}
 
 
 def eventually(is_so: Callable[[], bool]) -> None:
@@ -68,21 +62,6 @@ def children(pid: int) -> set[int]:
     if not path.exists():
         pytest.skip("the kernel does not list a process's children")
     return set(map(int, path.read_text().split()))
-
-
-def templates(path: Path) -> dict[str, str]:
-    """Hash of the template of each failure key of all jobs in a store."""
-    store = Store(str(path))
-    try:
-        found = {}
-        for digest in store.template_jobs():
-            for key in store.template_keys(digest):
-                record = store.template(digest, key)
-                assert record is not None
-                found[key] = record.sha256
-        return found
-    finally:
-        store.close()
 
 
 def test_makes_every_template_and_carries_them_to_another_store(tmp_path: Path) -> None:
