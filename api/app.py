@@ -30,6 +30,7 @@ from api.observability.telemetry import Telemetry
 from api.pool import DEFAULT_COMMAND, SolvePool
 from api.precompute.engine import PrecomputeEngine
 from api.precompute.executors import PoolExecutor
+from api.precompute.ray_on_demand import RayOnDemand
 from api.problems import install
 from api.security.authenticator import Authenticator, StoredKey
 from api.security.middleware import ClientLimits, Gate
@@ -91,9 +92,12 @@ def create_app(settings: Settings, *, worker_command: Sequence[str] = DEFAULT_CO
         )
         service = PlanService(store=store, pool=pool, settings=settings, version=version, telemetry=telemetry)
         feed = EpochFeed(store)
+        cluster = None
+        if settings.ray_address:
+            cluster = RayOnDemand(settings.ray_address, warm_up_timeout_s=settings.warm_up_timeout_s)
         engine = PrecomputeEngine(
             store=store,
-            executor=PoolExecutor(pool),
+            executor=PoolExecutor(pool) if cluster is None else cluster,
             lease_s=settings.operation_lease_s,
             grace_s=settings.solve_grace_s,
             telemetry=telemetry,
@@ -117,6 +121,8 @@ def create_app(settings: Settings, *, worker_command: Sequence[str] = DEFAULT_CO
                 yield
         finally:
             await engine.close()
+            if cluster is not None:
+                await cluster.close()
             await jobs.close()
             await pool.close()
             await service.close()

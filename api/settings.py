@@ -179,6 +179,12 @@ class Settings(BaseSettings):
     heartbeat_s: Seconds = Field(
         default=15.0, description="Seconds of silence after which an event stream sends a comment."
     )
+    ray_address: str = Field(
+        default="",
+        pattern=r"^(ray://[^\s/?#@]+:[0-9]{1,5})?$",
+        description="Ray cluster that plans are precomputed on, `ray://HOST:10001`, instead of in solver processes here; "
+        "empty: none.",
+    )
     operation_lease_s: Seconds = Field(
         default=30.0,
         description="Seconds after which an operation of a server that died is taken up by another one, or by its successor.",

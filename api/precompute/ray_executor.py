@@ -93,7 +93,7 @@ class RayExecutor:
         ClusterError
             If there is no cluster, it refuses the connection, or no solver process gets ready there.
         """
-        if _ADDRESS.fullmatch(address) is None:
+        if _ADDRESS.fullmatch(address) is None:  # Ray takes others for leave to start a cluster here
             raise OptionError(f"the Ray address is {address[:80]!r}; expected ray://host:port")
         # Read when Ray is imported: else a call after the cluster was lost would start one on this machine.
         os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0"
@@ -213,7 +213,11 @@ class RayExecutor:
 def _connect(ray: Any, address: str) -> int:
     """Connect, and tell how many CPUs of the cluster are free."""
     try:
-        ray.init(address, logging_level=logging.ERROR, log_to_driver=False)
+        try:
+            ray.init(address, logging_level=logging.ERROR, log_to_driver=False)
+        except ConnectionAbortedError:  # the cluster is there, and was too busy to start what serves this client
+            _disconnect(ray)
+            ray.init(address, logging_level=logging.ERROR, log_to_driver=False)
         return int(ray.available_resources().get("CPU", 0))
     except Exception as error:  # Ray raises whatever it likes here, from ValueError to its own errors
         _disconnect(ray)

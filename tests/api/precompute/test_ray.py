@@ -21,7 +21,7 @@ from planner.formats.packed_plan import unpack_plan
 from planner.plan_check import check_plan
 from tests.precomputing import LONG_JOB, templates
 from tests.ray_cluster import RayCluster, ray_cluster
-from tests.serving import REPLAN
+from tests.serving import REPLAN, serving
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +89,26 @@ def test_a_cluster_makes_every_template_though_a_solver_process_is_killed(
         assert record is not None
         check_plan(unpack_plan(record.content))
     store.close()
+
+
+@pytest.mark.slow
+def test_a_server_precomputes_on_a_cluster(cluster: RayCluster, tmp_path: Path) -> None:
+    """An operation of the server is done by the cluster's solver processes, which are gone when the server is."""
+    variables = dict(cluster.environment) | {"REPLAN_RAY_ADDRESS": cluster.address}
+    with serving(tmp_path / "replan.db", environment=variables) as server:
+        registered = server.client.put("/v1/jobs/long", json={"job": LONG_JOB, "tolerance": 1})
+        assert registered.status_code == 201, registered.text
+        operation = server.client.post("/v1/jobs/long/precompute", json={"deadline_s": 0.4}).json()
+        seen = set[int]()
+        while operation["state"] in ("queued", "running"):
+            seen.update(cluster.solvers())
+            operation = server.client.get(f"/v1/operations/{operation['id']}").json()
+        assert (operation["state"], operation["total"], operation["failed"]) == ("done", 5, 0)
+        assert seen
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait() == 0
+    eventually(lambda: not cluster.solvers())
+    assert len(templates(tmp_path / "replan.db")) == 5
 
 
 @pytest.mark.slow
