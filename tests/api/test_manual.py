@@ -31,7 +31,7 @@ def test_every_route_is_named() -> None:
     routes = {
         (method.upper(), path) for path, item in create_app(Settings()).openapi()["paths"].items() for method in item
     }
-    shown = set(re.findall(r"^\| \[?`(GET|POST) ([^`]+)`", MANUAL, re.MULTILINE))
+    shown = set(re.findall(r"^\| \[?`(GET|POST|PUT|DELETE) ([^`]+)`", MANUAL, re.MULTILINE))
     assert shown == routes | {("GET", "/openapi.json")}
 
 

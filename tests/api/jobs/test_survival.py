@@ -46,6 +46,7 @@ def test_a_better_plan_becomes_an_epoch(tmp_path: Path) -> None:
         assert job.get(f"epochs/{better['epoch']}/programs/0/0").status_code == 200
 
 
+@pytest.mark.slow
 def test_improvement_goes_on_after_a_restart(tmp_path: Path) -> None:
     """A server killed before the better plan was there leaves it to the next one, and every acknowledged epoch stays."""
     with serving(tmp_path / "s.db", "--processes", "2", environment=NEVER) as server:
@@ -88,6 +89,7 @@ def test_a_damaged_template_is_found_told_and_made_again(tmp_path: Path) -> None
     assert "failure key 0,0,1,0" in log.read_text()
 
 
+@pytest.mark.slow
 def test_events_go_on_while_solver_processes_die(tmp_path: Path) -> None:
     """When no plan can be made the failure is kept all the same, and an epoch with a plan follows."""
     with serving(tmp_path / "s.db", "--processes", "1") as server:
