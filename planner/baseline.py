@@ -45,6 +45,20 @@ def one_f_one_b(problem: Problem) -> Schedule:
     return time_schedule(healthy, schedule_from_orders(healthy.num_pipelines, healthy.num_slots, orders))[0]
 
 
+def baseline_period_ns(problem: Problem) -> int:
+    """Period of fault-free 1F1B, which every plannable problem has: its forwards wait where memory is short.
+
+    Raises
+    ------
+    MemoryTooSmallError
+        If a slot does not hold one microbatch.
+    """
+    # Pipelines with as many microbatches do the same at the same time, so one of each kind has the same period.
+    kinds = tuple(sorted(set(problem.microbatches) - {0}))
+    healthy = replace(fault_free(problem), microbatches=kinds)
+    return time_schedule(healthy, one_f_one_b(healthy))[1]
+
+
 def _orders(problem: Problem, count: int) -> Sequence[Sequence[_Step]]:
     """Each slot's order for a pipeline of ``count`` microbatches."""
     chunks = len(problem.slots[0].stages)

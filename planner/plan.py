@@ -5,6 +5,7 @@ Everything but ``wall_s`` and ``hindered`` is content: two runs that decide the 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -15,6 +16,10 @@ from planner.operation import Worker
 from planner.plan_content import content_id, plan_json
 from planner.problem import FULL_SPEED_PPM, Problem
 from planner.schedule import Schedule
+from planner.topology import MAX_GPUS
+
+_RANKS = re.compile(r"[0-9]{1,7}(-[0-9]{1,7})?(,[0-9]{1,7}(-[0-9]{1,7})?)*", re.ASCII)
+_MAX_RANKS_CHARACTERS = 2**20
 
 
 class PlanStatus(StrEnum):
@@ -176,6 +181,7 @@ class Plan:
             raise PlanFileError(
                 f"worker_ranks has {len(self.worker_ranks)} entries; expected none or {shape[0] * shape[1]}"
             )
+        self._check_ranks()
         if not 0 <= self.bound_ns <= self.period_ns:
             raise PlanFileError(
                 f"bound {self.bound_ns} ns and period {self.period_ns} ns; expected 0 <= bound <= period"
@@ -184,6 +190,29 @@ class Plan:
             raise PlanFileError(
                 f"status is {self.status}, but the period is {self.period_ns} ns and the bound {self.bound_ns} ns"
             )
+
+    def _check_ranks(self) -> None:
+        """Each worker's ranks ascend, no rank is another's too, and all workers have as many."""
+        seen: set[int] = set()
+        sizes = set()
+        for index, text in enumerate(self.worker_ranks):
+            if len(text) > _MAX_RANKS_CHARACTERS or _RANKS.fullmatch(text) is None:
+                raise PlanFileError(f"worker_ranks[{index}] is {text[:40]!r}; expected ranks such as '0-7' or '0,2'")
+            runs = [(int(first), int(last or first)) for first, _, last in (p.partition("-") for p in text.split(","))]
+            flat = [rank for run in runs for rank in run]
+            if flat != sorted(flat) or flat[-1] >= MAX_GPUS:
+                raise PlanFileError(
+                    f"worker_ranks[{index}] is {text[:40]!r}; expected ascending ranks below {MAX_GPUS}"
+                )
+            own = {rank for first, last in runs for rank in range(first, last + 1)}
+            sizes.add(len(own))
+            if not own.isdisjoint(seen) or len(own) != sum(last - first + 1 for first, last in runs):
+                raise PlanFileError(
+                    f"worker_ranks[{index}] is {text[:40]!r}: a rank of it is another's too, or twice there"
+                )
+            seen |= own
+        if len(sizes) > 1:
+            raise PlanFileError(f"worker_ranks gives workers {sorted(sizes)[:8]} ranks; expected each as many")
 
     @property
     def gap(self) -> float | None:

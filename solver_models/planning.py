@@ -9,8 +9,9 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from planner.baseline import fault_free, one_f_one_b
+from planner.baseline import baseline_period_ns
 from planner.bounds import Bound, lower_bounds
+from planner.claims import SEARCH
 from planner.errors import InvalidScheduleError, SolverError
 from planner.failure_key import canonical_problem
 from planner.failures import FailureSet
@@ -22,7 +23,6 @@ from planner.optimizer_state import replica_notes, require_optimizer_state, why_
 from planner.plan import Plan
 from planner.plan_check import check_schedule
 from planner.problem import Problem
-from planner.timing import time_schedule
 from solver_models import portfolio
 from solver_models.compilation import watched_compilation
 from solver_models.plan_assembly import Reference, Solved, assemble_plan
@@ -94,7 +94,7 @@ def make_plan(
         found = _solve(planned, left)
         if reference is None:
             assert found.period_ns is not None
-            reference = Reference(fault_free_ns=found.period_ns, baseline_1f1b_ns=_baseline_ns(planned))
+            reference = Reference(fault_free_ns=found.period_ns, baseline_1f1b_ns=baseline_period_ns(planned))
     failed += [found.failure] if found.failure else []
     if compilation:
         failed.append(
@@ -121,7 +121,7 @@ def make_reference(job: Job, options: SolveOptions) -> Reference:
     """Plan the job with every worker live and at full speed, and time 1F1B."""
     problem = job.problem()
     problem.require_plannable()
-    baseline_ns = _baseline_ns(problem)
+    baseline_ns = baseline_period_ns(problem)
     found = _solve(problem, options)
     assert found.period_ns is not None
     return Reference(
@@ -161,20 +161,12 @@ def _put_on_workers(job: Job, problem: Problem, result: SolveResult) -> Solved:
 def _best_bound(bounds: tuple[Bound, ...], result: SolveResult, period_ns: int) -> Bound:
     best = max(bounds, key=lambda bound: bound.value_ns)
     if result.bound_ns > best.value_ns:
-        best = Bound(name="search", value_ns=result.bound_ns, slot=None, detail="proved by a solver's search")
+        best = Bound(name=SEARCH, value_ns=result.bound_ns, slot=None, detail="proved by a solver's search")
     if best.value_ns > period_ns:
         raise InvalidScheduleError(
             f"the bound {best.name} says that no period is below {best.value_ns} ns, but a plan has {period_ns} ns"
         )
     return best
-
-
-def _baseline_ns(problem: Problem) -> int:
-    """Period of fault-free 1F1B, which every plannable problem has: its forwards wait where memory is short."""
-    # Pipelines with as many microbatches do the same at the same time, so one of each kind has the same period.
-    kinds = tuple(sorted(set(problem.microbatches) - {0}))
-    healthy = replace(fault_free(problem), microbatches=kinds)
-    return time_schedule(healthy, one_f_one_b(healthy))[1]
 
 
 def _migrations(job: Job, problem: Problem, migrate: bool | None, notes: list[str]) -> tuple[Migration, ...]:

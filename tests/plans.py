@@ -84,7 +84,7 @@ def tiny_plan(**changes: Any) -> Plan:
         "bound_ns": 12_000,
         "bound_name": "work",
         "bound_slot": 1,
-        "fault_free_ns": 6_000,
+        "fault_free_ns": 7_000,
         "baseline_1f1b_ns": 9_000,
         "slots": slots,
         "notes": ("made by hand",),
