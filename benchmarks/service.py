@@ -3,7 +3,7 @@
 Starts a real server with one API process on this machine and measures over loopback, for Llama 3 405B on 16,384 GPUs:
 
 - *hit*: a failure or recovery whose plan is ready, from the request to the answered, durable epoch;
-- *miss*: the same where the plan has to be made first;
+- *miss*: the same where the plan has to be made first, while the background searches for a better one for the epoch before;
 - *crowd*: every worker fetches the current epoch and its program at once, each over a connection of its own, opened before;
   once with the programs at hand, once right behind the event, when they are still to be made;
 - *hot fetch*: one worker alone, again and again.
@@ -120,10 +120,16 @@ def row(name: str, times_s: Sequence[float], errors: int, total_s: float, cpu_s:
     )
 
 
-def measure_events(api: Api, name: str, nodes: Sequence[str], source: str) -> Row:
-    """Fail and recover nodes in turn; counts the failures whose plan came from ``source``, and all recoveries if ``store``."""
+def measure_events(api: Api, name: str, nodes: Sequence[str], source: str, *, is_settled: bool) -> Row:
+    """Fail and recover nodes in turn; counts those events whose plan came from ``source``.
+
+    With ``is_settled`` each failure waits until the workers have the programs of the epoch before, as in a job that runs.
+    """
     times, errors, cpu, began = [], 0, api.cpu_s(), time.perf_counter()
     for node in nodes:
+        if is_settled:
+            epoch = api.call("GET", f"/v1/jobs/{JOB}/epochs/current")["epoch"]
+            api.call("GET", f"/v1/jobs/{JOB}/epochs/{epoch}/programs/0/0")
         for kind in ("node_failed", "node_recovered"):
             sent = time.perf_counter()
             body = api.call("POST", f"/v1/jobs/{JOB}/events", {"kind": kind, "nodes": node})
@@ -210,12 +216,12 @@ def measure(arguments: argparse.Namespace) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder, server(Path(folder), arguments.processes) as api:
         api.call("PUT", f"/v1/jobs/{JOB}", {"job": job, "tolerance": 1})
         # One node of each slot makes the plans of one failure ready; these first reports are the misses.
-        first_of_slot = [nodes[128 * 0 + slot] for slot in range(16)]
-        yield measure_events(api, "miss", first_of_slot[: arguments.misses], "solved")
+        first_of_slot = nodes[:16]
+        yield measure_events(api, "miss", first_of_slot[: arguments.misses], "solved", is_settled=True)
         operation = api.call("POST", f"/v1/jobs/{JOB}/precompute", {"mode": "all", "tolerance": 1, "deadline_s": 0.25})
         while api.call("GET", f"/v1/operations/{operation['id']}")["state"] in ("queued", "running"):
             time.sleep(0.5)
-        yield measure_events(api, "hit", draw.sample(nodes, arguments.events // 2), "store")
+        yield measure_events(api, "hit", draw.sample(nodes, arguments.events // 2), "store", is_settled=False)
         everyone = [f"{k}/{s}" for k in range(128) for s in range(16)][: arguments.workers]
         yield asyncio.run(measure_cold_crowd(api, "crowd behind the event", everyone, draw.choice(nodes)))
         epoch = api.call("GET", f"/v1/jobs/{JOB}/epochs/current")
