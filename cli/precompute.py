@@ -188,7 +188,8 @@ def _report(job: Job, store: Store, outcome: PrecomputeOutcome, wall_s: float, *
         print_json(document)
         return
     click.echo(
-        f"{job.name}: ready for {operation.tolerance} failed workers ({operation.mode}): {operation.done} plans made, "
+        f"{job.name}: ready for {operation.tolerance} failed {'worker' if operation.tolerance == 1 else 'workers'} "
+        f"({operation.mode}): {operation.done} plans made, "
         f"{operation.skipped} were there, {operation.failed} keys have none"
     )
     facts = [("Time", f"{wall_s:.1f} s")]
