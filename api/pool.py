@@ -1,7 +1,9 @@
 """Solver processes and the queue before them.
 
-Each *lane* owns one process and takes one request at a time, the most urgent first. A process that dies is replaced, and
-the request it had is tried once more; one that runs past its time is killed. The event loop only waits.
+Each *lane* owns one process and takes one request at a time, the most urgent first. Some lanes may be reserved for requests
+that somebody waits for; the processes of the others then run at a lower priority of the operating system, so that a plan
+nobody waits for does not slow down one that training waits for, nor the server. A process that dies is replaced, and the
+request it had is tried once more; one that runs past its time is killed. The event loop only waits.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ from planner.errors import ReplanError, SolverCrashedError
 DEFAULT_COMMAND = (sys.executable, "-P", "-m", "api.worker")
 MAX_ATTEMPTS = 2
 _MAX_BACKOFF_S = 30.0
+_NICENESS = 10
+"""Of processes that take background requests, beside reserved ones."""
 _LOG = logging.getLogger("replan.api.pool")
 
 
@@ -87,15 +91,15 @@ class SolvePool:
         command: Sequence[str] = DEFAULT_COMMAND,
     ) -> None:
         assert 0 <= num_reserved < num_processes
-        self._num_processes = num_processes
+        self._num_reserved = num_reserved
         self._most_background = num_processes - num_reserved
         self._queue_limit = queue_limit
         self._queue_timeout_s = queue_timeout_s
         self._warm_up_timeout_s = warm_up_timeout_s
         self._command = tuple(command)
         self._waiting = {priority: collections.OrderedDict[_Ticket, None]() for priority in Priority}
-        self._num_background = 0
-        self._sleepers: collections.deque[asyncio.Future[None]] = collections.deque()
+        # Idle lanes, the reserved ones apart.
+        self._sleepers = {reserved: collections.deque[asyncio.Future[None]]() for reserved in (True, False)}
         self._num_idle = 0
         self._num_ready = 0
         self._lanes: list[asyncio.Task[None]] = []
@@ -121,7 +125,8 @@ class SolvePool:
 
     def start(self) -> None:
         """Start all processes; requests may come at once and wait for the first to be ready."""
-        self._lanes = [asyncio.create_task(self._run_lane()) for _ in range(self._num_processes)]
+        reserved = [True] * self._num_reserved + [False] * self._most_background
+        self._lanes = [asyncio.create_task(self._run_lane(is_reserved)) for is_reserved in reserved]
 
     async def close(self) -> None:
         """Refuse what waits, stop all processes and wait until they are gone."""
@@ -185,12 +190,14 @@ class SolvePool:
         if ticket.expiry is not None:
             ticket.expiry.cancel()
 
-    async def _run_lane(self) -> None:
+    async def _run_lane(self, is_reserved: bool) -> None:
         while True:
             process = await self._start_process()
+            if self._num_reserved and not is_reserved:
+                process.lower_priority(_NICENESS)
             self._num_ready += 1
             try:
-                await self._work(process)
+                await self._work(process, is_reserved)
             finally:
                 self._num_ready -= 1
                 await process.end()
@@ -205,21 +212,17 @@ class SolvePool:
             await asyncio.sleep(backoff_s)
             backoff_s = min(2 * backoff_s, _MAX_BACKOFF_S)
 
-    async def _work(self, process: SolverProcess) -> None:
+    async def _work(self, process: SolverProcess, is_reserved: bool) -> None:
         """Answer requests until the process ends."""
         is_usable = True
         while is_usable:
-            ticket = await self._next_ticket(process)
+            ticket = await self._next_ticket(process, is_reserved)
             if ticket is None:
                 _LOG.warning("a solver process ended while it was idle; starting another")
                 return
-            self._num_background += ticket.priority.is_background
             self._wake_lane()
-            try:
-                is_usable = await self._answer(process, ticket)
-            finally:
-                self._num_background -= ticket.priority.is_background
-        self._wake_lane()  # what this lane leaves, or held back from the others, is theirs now
+            is_usable = await self._answer(process, ticket)
+        self._wake_lane()  # what this lane leaves is the others' now
 
     async def _answer(self, process: SolverProcess, ticket: _Ticket) -> bool:
         """Have one request answered; false when the process is of no more use."""
@@ -244,18 +247,18 @@ class SolvePool:
             ticket.answer.set_result(answer)
         return True
 
-    async def _next_ticket(self, process: SolverProcess) -> _Ticket | None:
+    async def _next_ticket(self, process: SolverProcess, is_reserved: bool) -> _Ticket | None:
         """Wait for a request and take it out of the queue; ``None`` when the process ends first."""
         while not process.exit.done():
-            ticket = self._most_urgent()
+            ticket = self._most_urgent(is_reserved)
             if ticket is not None:
                 self._take_out(ticket)
                 return ticket
-            await self._sleep_until_woken(process)
+            await self._sleep_until_woken(process, is_reserved)
         self._wake_lane()  # if this lane was the one woken for a request, another takes it
         return None
 
-    async def _sleep_until_woken(self, process: SolverProcess) -> None:
+    async def _sleep_until_woken(self, process: SolverProcess, is_reserved: bool) -> None:
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def on_exit(_exit: object) -> None:
@@ -263,7 +266,7 @@ class SolvePool:
                 woken.set_result(None)
 
         process.exit.add_done_callback(on_exit)
-        self._sleepers.append(woken)
+        self._sleepers[is_reserved].append(woken)
         self._num_idle += 1
         try:
             await woken
@@ -271,21 +274,22 @@ class SolvePool:
             self._num_idle -= 1
             process.exit.remove_done_callback(on_exit)
             with contextlib.suppress(ValueError):
-                self._sleepers.remove(woken)
+                self._sleepers[is_reserved].remove(woken)
 
-    def _most_urgent(self) -> _Ticket | None:
-        """The request that is to be taken next; ``None`` where none may be taken now."""
+    def _most_urgent(self, is_reserved: bool) -> _Ticket | None:
+        """The request that a lane is to take next; ``None`` where there is none for it."""
         for priority, tickets in self._waiting.items():
-            if tickets and not (priority.is_background and self._num_background >= self._most_background):
+            if tickets and not (is_reserved and priority.is_background):
                 return next(iter(tickets))
         return None
 
     def _wake_lane(self) -> None:
-        while self._sleepers and self._most_urgent() is not None:
-            sleeper = self._sleepers.popleft()
-            if not sleeper.done():
-                sleeper.set_result(None)
-                return
+        for is_reserved, sleepers in self._sleepers.items():
+            while sleepers and self._most_urgent(is_reserved) is not None:
+                sleeper = sleepers.popleft()
+                if not sleeper.done():
+                    sleeper.set_result(None)
+                    return
 
 
 def _fail(ticket: _Ticket, error: ReplanError) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Sequence
 
 from api import messages, worker
@@ -68,6 +69,11 @@ class SolverProcess:
             except ConnectionError as error:
                 raise messages.MessageEndError("the solver process has ended") from error
             return await self._receive()
+
+    def lower_priority(self, niceness: int) -> None:
+        """Have the operating system prefer other processes to this one and to the children it starts from now on."""
+        with contextlib.suppress(ProcessLookupError):
+            os.setpriority(os.PRIO_PROCESS, self._process.pid, niceness)
 
     def kill(self) -> None:
         """Kill it; ``exit`` tells when it is gone."""
