@@ -64,7 +64,7 @@ class PlanSummary(_Answer):
     period_us: float = Field(ge=0, description="Steady time from iteration to iteration, microseconds.")
     bound_us: float = Field(ge=0, description="Proved lower bound on the period, microseconds.")
     bound: BoundName = Field(description="What proves the bound.")
-    gap: float | None = Field(description="period / bound - 1; null where the bound is 0.")
+    gap: float | None = Field(description="period / bound - 1; null where the bound is 0 and the period is not.")
     fault_free_us: float = Field(ge=0, description="Period of our own plan without failures, microseconds.")
     baseline_1f1b_us: float | None = Field(
         description="Period of 1F1B without failures, microseconds; null where it was not worked out."

@@ -16,7 +16,7 @@ from planner.formats.plan_file import dump_plan, load_plan
 from planner.formats.plan_summary import plan_summary
 from planner.lowering import lower
 from planner.plan import Plan
-from solver_models.planning import make_plan
+from solver_models.planning import Reference, make_plan
 from solver_models.result import SolveOptions
 from solver_models.warm_up import warm_up as warm_up_solvers
 
@@ -41,12 +41,13 @@ def answer_plan(parts: list[bytes]) -> list[bytes]:
     Parameters
     ----------
     parts
-        One part: a request in its canonical JSON, see :meth:`api.models.PlanRequest.canonical`.
+        A request in its canonical JSON, see :meth:`api.models.PlanRequest.canonical`; and the summary of an earlier plan of the
+        job, empty where there is none, so that all of them are compared with the same.
 
     Returns
     -------
     list[bytes]
-        Plan id, plan file and summary.
+        Plan id, plan file, summary, and ``hindered`` where another try may find a better plan, else nothing.
 
     Raises
     ------
@@ -63,8 +64,10 @@ def answer_plan(parts: list[bytes]) -> list[bytes]:
         solve_options(request.options),
         migrate=request.options.migrate,
         shards_restored=request.options.shards_restored,
+        reference=_reference(parts[1]),
     )
-    return [plan.plan_id.encode("ascii"), dump_plan(plan), _to_json(plan_summary(plan))]
+    hindered = b"hindered" if plan.hindered else b""
+    return [plan.plan_id.encode("ascii"), dump_plan(plan), _to_json(plan_summary(plan)), hindered]
 
 
 def answer_programs(parts: list[bytes]) -> list[bytes]:
@@ -94,6 +97,18 @@ def answer_programs(parts: list[bytes]) -> list[bytes]:
     return answer
 
 
+def _reference(summary: bytes) -> Reference | None:
+    """What the job's earlier plan was compared with."""
+    if not summary:
+        return None
+    figures = json.loads(summary)
+    if figures["baseline_1f1b_us"] is None:
+        return None
+    return Reference(
+        fault_free_ns=round(1000 * figures["fault_free_us"]), baseline_1f1b_ns=round(1000 * figures["baseline_1f1b_us"])
+    )
+
+
 def solve_options(form: PlanOptions) -> SolveOptions:
     """Limits of the search that a request asks for; one thread each, since the service runs several searches at once."""
     return SolveOptions(deadline_s=form.deadline_s, target_gap=form.target_gap, seed=form.seed, workers=1)
@@ -113,7 +128,7 @@ def workers_of_ranks(plan: Plan) -> dict[str, str]:
 def warm_up() -> None:
     """Plan, lower and materialise a tiny job, so that all code is loaded and compiled before the first request."""
     warm_up_solvers()
-    _, plan, _ = answer_plan([PlanRequest.model_validate(_WARM_UP_REQUEST).canonical()])
+    _, plan, _, _ = answer_plan([PlanRequest.model_validate(_WARM_UP_REQUEST).canonical(), b""])
     answer_programs([plan])
     document = json.dumps(_WARM_UP_REQUEST["job"]).encode()
     made, _ = template.answer_template(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ from api.pool import SolvePool
 from api.settings import Settings
 from api.store import Document, Store
 from planner.errors import NotFoundError, OptionError
+from planner.plan_content import canonical_json
 
 _T = TypeVar("_T")
 
@@ -56,6 +58,7 @@ class PlanService:
         self.version = version
         self._telemetry = telemetry
         self._in_flight: dict[str, asyncio.Task[Any]] = {}
+        self._first_plans: dict[str, asyncio.Event] = {}
 
     async def plan(self, request: PlanRequest) -> PlanAnswer:
         """Answer a plan request.
@@ -76,7 +79,7 @@ class PlanService:
             return PlanAnswer(plan_id=known, summary=await to_thread.run_sync(self.store.summary, known), is_new=False)
         key = f"plan {digest}"
         is_first = key not in self._in_flight
-        answer = await self._once(key, lambda: self._make_plan(canonical, digest, request.options.deadline_s))
+        answer = await self._once(key, lambda: self._make_plan(request, canonical, digest))
         return answer if is_first else replace(answer, is_new=False)
 
     async def program(self, plan_id: str, worker: str) -> Document:
@@ -111,18 +114,42 @@ class PlanService:
         """Wait for what is being worked on to be refused or stored."""
         await asyncio.gather(*self._in_flight.values(), return_exceptions=True)
 
-    async def _make_plan(self, canonical: bytes, digest: str, deadline_s: float) -> PlanAnswer:
-        timeout_s = deadline_s + self.settings.solve_grace_s
-        with self._telemetry.solving() as found:
-            plan_id, content, summary = await self.pool.run([b"plan", canonical], timeout_s=timeout_s)
-            figures = json.loads(summary)
-            found.solver, found.gap = figures["solver"], figures["gap"]
-        text = plan_id.decode("ascii")
-        is_new = await to_thread.run_sync(
-            lambda: self.store.add_plan(text, content=content, summary=summary, request_sha256=digest)
-        )
+    async def _make_plan(self, request: PlanRequest, canonical: bytes, digest: str) -> PlanAnswer:
+        """Have a plan made, and remember that the request led to it, unless another try may find a better one."""
+        job = request_digest(b"any plan of " + canonical_json(request.job), version=self.version)
+        timeout_s = request.options.deadline_s + self.settings.solve_grace_s
+        async with self._after_first(job) as first:
+            parts = [b"plan", canonical, b"" if first is None else first.content]
+            with self._telemetry.solving() as found:
+                plan_id, content, summary, hindered = await self.pool.run(parts, timeout_s=timeout_s)
+                figures = json.loads(summary)
+                found.solver, found.gap = figures["solver"], figures["gap"]
+            text = plan_id.decode("ascii")
+            pinned = () if hindered else (digest, job)
+            is_new = await to_thread.run_sync(
+                lambda: self.store.add_plan(text, content=content, summary=summary, requests=pinned)
+            )
         stored = await to_thread.run_sync(self.store.summary, text)
         return PlanAnswer(plan_id=text, summary=stored, is_new=is_new)
+
+    @asynccontextmanager
+    async def _after_first(self, job: str) -> AsyncIterator[Document | None]:
+        """Summary of the first plan of a job, whose comparison all others take over; ``None`` to make it in this block.
+
+        Whoever comes while it is made waits for it once: where it fails, nobody waits for another.
+        """
+        if (making := self._first_plans.get(job)) is not None:
+            await making.wait()
+        is_first = job not in self._first_plans
+        done = self._first_plans.setdefault(job, asyncio.Event())
+        try:
+            known = await to_thread.run_sync(self.store.plan_id_of_request, job)
+            if known is not None:
+                done.set()
+            yield None if known is None else await to_thread.run_sync(self.store.summary, known)
+        finally:
+            if is_first:
+                self._first_plans.pop(job).set()
 
     async def _lower(self, plan_id: str, plan: Document) -> None:
         ranks, *parts = await self.pool.run([b"programs", plan.content], timeout_s=self.settings.solve_grace_s)

@@ -6,7 +6,7 @@ compares.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,8 +30,8 @@ class Document:
 class PlanRows(Database):
     """Plans, which request led to which plan, and the programs lowered from plans."""
 
-    def add_plan(self, plan_id: str, *, content: bytes, summary: bytes, request_sha256: str) -> bool:
-        """Store a plan, and that this request led to it.
+    def add_plan(self, plan_id: str, *, content: bytes, summary: bytes, requests: Sequence[str]) -> bool:
+        """Store a plan, and that these requests, by their digests, led to it; those that led to another one still do.
 
         Returns
         -------
@@ -54,7 +54,8 @@ class PlanRows(Database):
                 summary=summary,
                 summary_sha256=document_checksum(summary, plan_id, "summary"),
             )
-            self._insert_missing(connection, REQUESTS, request_sha256=request_sha256, plan_id=plan_id)
+            for digest in requests:
+                self._insert_missing(connection, REQUESTS, request_sha256=digest, plan_id=plan_id)
             return is_new
 
         return self._write(work)

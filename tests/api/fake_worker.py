@@ -43,7 +43,9 @@ def plan(parts: list[bytes]) -> list[bytes]:
     act(request["job"])
     plan_id = hashlib.sha256(parts[0]).hexdigest()
     content = json.dumps({"plan_id": plan_id, "padding": "x" * int(request["job"].get("size", 0))}).encode()
-    return [plan_id.encode(), content, json.dumps({"plan_id": plan_id, "solver": "fake", "gap": 0.25}).encode()]
+    summary = {"plan_id": plan_id, "solver": "fake", "gap": 0.25, "compared_with": parts[1].decode()}
+    hindered = b"hindered" if request["job"].get("hindered") else b""
+    return [plan_id.encode(), content, json.dumps(summary).encode(), hindered]
 
 
 def programs(parts: list[bytes]) -> list[bytes]:

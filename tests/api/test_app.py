@@ -295,3 +295,33 @@ def test_a_key_repeated_among_many_is_found_quickly(client: TestClient) -> None:
     keys = ",".join(f'"{number}":0' for number in [*range(100_000), 99_999])
     answer = client.post("/v1/plans", content="{" + keys + "}", headers={"Content-Type": "application/json"})
     assert "'99999'" in check_problem(answer, 422, "request_invalid")["detail"]
+
+
+def test_a_plan_that_another_try_may_improve_is_not_remembered(client: TestClient, tmp_path: Path) -> None:
+    """It is stored and answered, but the same request is worked on again; nor are other plans compared as it was."""
+    log = tmp_path / "log"
+    first, again = (post(client, hindered=True, log=str(log)) for _ in range(2))
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json() == again.json()
+    assert client.get(first.headers["location"]).status_code == 200
+    assert len(log.read_text().splitlines()) == 2
+    assert post(client, {"seed": 1}, hindered=True, log=str(log)).json()["compared_with"] == ""
+
+
+def test_all_plans_of_a_job_are_compared_with_the_same(tmp_path: Path) -> None:
+    """They are given what the first one was compared with: those that come meanwhile, later, and after a restart."""
+    with client_of(tmp_path, solver_processes=2) as client, ThreadPoolExecutor(4) as threads:
+        made = list(threads.map(lambda seed: post(client, {"seed": seed}, sleep_s=0.2).json(), range(4)))
+        (first,) = (plan for plan in made if plan["compared_with"] == "")
+        other = post(client, {"seed": 9}, sleep_s=0.1).json()
+    with client_of(tmp_path) as client:
+        made.append(post(client, {"seed": 4}, sleep_s=0.2).json())
+    assert all(json.loads(plan["compared_with"]) == first for plan in made if plan is not first)
+    assert other["compared_with"] == ""
+
+
+def test_a_first_plan_that_fails_holds_nobody_up(tmp_path: Path) -> None:
+    """Requests that waited for it are answered on their own, at the same time."""
+    with client_of(tmp_path, solver_processes=2) as client, ThreadPoolExecutor(3) as threads:
+        answers = list(threads.map(lambda seed: post(client, {"seed": seed}, sleep_s=0.2, bug=True), range(3)))
+    assert [answer.status_code for answer in answers] == [500] * 3

@@ -19,21 +19,22 @@ REQUEST: dict[str, Any] = json.loads((Path(__file__).parents[2] / "examples" / "
 
 def plan_of(**changes: object) -> list[bytes]:
     """Answer to the example's request with some parts changed."""
-    return answer_plan([read_form(PlanRequest, REQUEST | changes).canonical()])
+    return answer_plan([read_form(PlanRequest, REQUEST | changes).canonical(), b""])
 
 
 def test_a_request_becomes_a_plan_with_its_summary() -> None:
     """The id stands in the file and the summary; the plan loads; the summary has exactly the documented fields."""
-    plan_id, content, summary = plan_of()
+    plan_id, content, summary, hindered = plan_of()
     figures = PlanSummary.model_validate_json(summary)
     assert load_plan(content).plan_id == plan_id.decode() == figures.plan_id
     assert json.loads(summary).keys() == PlanSummary.model_fields.keys()
     assert figures.period_us == 27
+    assert hindered == b""
 
 
 def test_a_plan_becomes_programs_of_live_workers() -> None:
     """Of 3 x 4 workers 1/2 is down, so 11 have programs; rank 4k + s, the only GPU of worker k/s, leads to it."""
-    plan_id, content, _ = plan_of()
+    plan_id, content, _, _ = plan_of()
     ranks, *parts = answer_programs([content])
     programs = {
         worker.decode(): WorkerProgram.model_validate_json(program)
@@ -50,14 +51,14 @@ def test_ranks_are_expanded() -> None:
         "topology": {"nodes": "n[0-3]", "gpus_per_node": 2},
         "layout": {"tensor_parallel": 2, "pipeline_parallel": 2, "data_parallel": 2, "rank_order": "tp-pp-dp"},
     }
-    _, content, _ = plan_of(job=job, failures={})
+    _, content, _, _ = plan_of(job=job, failures={})
     expected = {str(2 * (2 * k + s) + i): f"{k}/{s}" for k in range(2) for s in range(2) for i in range(2)}
     assert workers_of_ranks(load_plan(content)) == expected
 
 
 def test_damage_and_bad_input_are_errors_of_the_tree() -> None:
     """An edited plan, an unknown node, an unsound job, and half a surrogate pair are refused, not crashed on."""
-    _, content, _ = plan_of()
+    _, content, _, _ = plan_of()
     with pytest.raises(PlanHashError):
         answer_programs([content.replace(b'"seed":0', b'"seed":1')])
     with pytest.raises(FailureSetError, match="n99"):
@@ -79,3 +80,12 @@ def test_equal_requests_have_equal_bytes() -> None:
     written_out = PlanRequest.model_validate({"options": {"seed": 0}, "failures": {}, "job": {"b": 2, "a": 1}})
     other = PlanRequest.model_validate({"job": {"a": 1, "b": 3}})
     assert plain.canonical() == written_out.canonical() != other.canonical()
+
+
+def test_a_plan_is_compared_with_what_an_earlier_one_was() -> None:
+    """Of ReCycle's example a fault-free plan of 19 us is found; an earlier plan of the job was compared with 20 us."""
+    _, _, summary, _ = plan_of()
+    earlier = json.dumps(json.loads(summary) | {"fault_free_us": 20.0}).encode()
+    request = read_form(PlanRequest, REQUEST | {"options": {"seed": 1}}).canonical()
+    later = json.loads(answer_plan([request, earlier])[2])
+    assert (json.loads(summary)["fault_free_us"], later["fault_free_us"]) == (19.0, 20.0)

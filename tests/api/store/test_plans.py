@@ -16,7 +16,7 @@ PLAN_ID = "a" * 64
 
 def add(store: Store, plan_id: str = PLAN_ID, content: bytes = b"plan", request: str = "r") -> bool:
     """Store a plan with a summary of its own."""
-    return store.add_plan(plan_id, content=content, summary=b"summary of " + content, request_sha256=request)
+    return store.add_plan(plan_id, content=content, summary=b"summary of " + content, requests=[request])
 
 
 def test_gives_back_what_was_stored_after_opening_again(store: Store, backend: Backend) -> None:

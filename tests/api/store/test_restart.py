@@ -108,7 +108,7 @@ def test_a_commit_whose_answer_is_lost_counts_once(lossy: tuple[Store, LossyProx
     [
         lambda store: store.put_job("job", b"[]", "b" * 64, 2, "all")[0].revision == 2,
         lambda store: put_template(store)[0].content == b"packed plan",
-        lambda store: store.add_plan("p", content=b"c", summary=b"s", request_sha256="r") in (True, False),
+        lambda store: store.add_plan("p", content=b"c", summary=b"s", requests=["r"]) in (True, False),
         lambda store: store.create_operation(
             job_id="job", job_sha256="a" * 64, mode="all", tolerance=1, options=b"{}"
         ) == store.list_operations("job")[0] and len(store.list_operations("job")) == 1,
