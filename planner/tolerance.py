@@ -69,13 +69,8 @@ def tolerated_keys(job: Job, tolerance: int, mode: ToleranceMode | str) -> KeyLi
     --------
     Llama 3 405B with 16 slots and a tolerance of 2 has ``comb(18, 2) = 153`` keys in mode ``all`` and 3 in ``normalized``.
     """
+    require_listable(job, tolerance, mode)
     mode = _checked_mode(mode)
-    count = estimate_count(job, tolerance, mode)
-    if count > MAX_KEYS:
-        raise OptionError(
-            f"tolerance {tolerance} in mode {mode} has {count} failure keys; expected at most {MAX_KEYS}",
-            hint="lower the tolerance, or use mode normalized",
-        )
     problem = job.problem()
     try:
         problem.require_plannable()
@@ -95,6 +90,22 @@ def tolerated_keys(job: Job, tolerance: int, mode: ToleranceMode | str) -> KeyLi
             costs[counts] = max(slot_cost_ns(slot, dead) for slot, dead in enumerate(counts))
     ordered = sorted(costs, key=lambda counts: (costs[counts], sum(counts), counts))
     return KeyList(plannable=tuple(map(_key, ordered)), unplannable=tuple(lost))
+
+
+def require_listable(job: Job, tolerance: int, mode: ToleranceMode | str) -> None:
+    """Raise what :func:`tolerated_keys` would, without listing anything.
+
+    Raises
+    ------
+    OptionError
+        If the tolerance or the mode is out of its range, or there would be more than :data:`MAX_KEYS` keys.
+    """
+    count = estimate_count(job, tolerance, mode)
+    if count > MAX_KEYS:
+        raise OptionError(
+            f"tolerance {tolerance} in mode {mode} has {count} failure keys; expected at most {MAX_KEYS}",
+            hint="lower the tolerance, or use mode normalized",
+        )
 
 
 def failure_keys(job: Job, tolerance: int, mode: ToleranceMode | str) -> tuple[FailureKey, ...]:

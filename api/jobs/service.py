@@ -34,6 +34,7 @@ from planner.errors import FailureSetError, ScheduleFormatError, SolverError
 from planner.failure_state import EventKind, FailureEvent, FailureState, apply_event, carry_over, to_failure_set
 from planner.operation import parse_worker
 from planner.plan_content import canonical_json
+from planner.tolerance import ToleranceMode, require_listable
 
 MAX_TRIES = 100
 """How often an event is worked out anew because the job moved on meanwhile, through other servers."""
@@ -140,6 +141,8 @@ class JobService:
         ------
         JobFileError
             If the document describes no job.
+        OptionError
+            If it has fewer workers than are to be tolerated, or there would be too many plans to make ready.
         NoPlanError
             If a new job cannot be planned even with everybody live.
         ReplanError
@@ -147,6 +150,7 @@ class JobService:
         """
         document = await to_thread.run_sync(canonical_json, form.job)
         loaded = await to_thread.run_sync(self.jobs.load, document)
+        require_listable(loaded.job, form.tolerance, form.mode or ToleranceMode.NORMALIZED)
         async with self._locked(job_id):
             await self._require_plan(loaded)
             record, is_new = await to_thread.run_sync(
@@ -218,12 +222,24 @@ class JobService:
         self.telemetry.job_deleted(job_id)
 
     async def precompute(self, job_id: str, form: PrecomputeRequest) -> OperationRecord:
-        """Begin to make plans ready; raises :class:`NotFoundError` where there is no such job."""
+        """Begin to make plans ready.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such job.
+        OptionError
+            If the job has fewer workers than are to be tolerated, or there would be too many plans.
+        """
         job = await to_thread.run_sync(self.store.job, job_id)
+        loaded = await to_thread.run_sync(self.jobs.load, job.document)
+        mode = form.mode or job.mode or "all"
+        tolerance = job.tolerance if form.tolerance is None else form.tolerance
+        require_listable(loaded.job, tolerance, mode)
         return await self._create_operation(
             job,
-            mode=form.mode or job.mode or "all",
-            tolerance=job.tolerance if form.tolerance is None else form.tolerance,
+            mode=mode,
+            tolerance=tolerance,
             options=PrecomputeOptions(
                 revision=job.revision, deadline_s=form.deadline_s, target_gap=form.target_gap, seed=form.seed
             ),
