@@ -97,7 +97,7 @@ def run_llama(deadline_s: float) -> Iterator[Row]:
 
 
 def run_growth(deadline_s: float) -> Iterator[Row]:
-    """One failed worker, 16 slots x 16 microbatches, from 768 to 1.57 million operations."""
+    """One failed worker, 16 slots x 16 microbatches a pipeline, from 1,536 to 1.57 million operations, up to a gap of 3 %."""
     stage = Stage(
         forward_ns=1000,
         input_grad_ns=1000,

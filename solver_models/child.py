@@ -14,11 +14,9 @@ import contextlib
 import json
 import os
 import selectors
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -30,6 +28,7 @@ from planner.problem import Problem
 from planner.schedule import Schedule
 from solver_models.child_main import EXIT_OUT_OF_MEMORY
 from solver_models.result import SolveOptions, Status
+from solver_models.scratch import ScratchFolder
 from solver_models.search import SEARCH_MODULES, Found
 from solver_models.wire import problem_to_wire, schedule_from_wire, schedule_to_wire
 
@@ -121,7 +120,6 @@ class ChildSearch:
         self._group: int | None = None
         self._exit_code: int | None = None
         self._best = Found(status=Status.NO_PLAN_BY_DEADLINE, schedule=None, bound_ns=0, detail="")
-        self._folder = Path(tempfile.mkdtemp(prefix="replan-solve-"))
         request = {
             "solver": solver,
             "module": SEARCH_MODULES[solver] if module is None else module,
@@ -132,10 +130,15 @@ class ChildSearch:
             "hint": None if hint is None else schedule_to_wire(hint),
         }
         try:
-            (self._folder / "request.json").write_text(json.dumps(request, separators=(",", ":")))
-            self._frames, self._process = self._spawn()
+            self._scratch = ScratchFolder()
+            self._folder = self._scratch.path
+            try:
+                (self._folder / "request.json").write_text(json.dumps(request, separators=(",", ":")))
+                self._frames, self._process = self._spawn()
+            except OSError:
+                self._scratch.remove()
+                raise
         except OSError as error:
-            shutil.rmtree(self._folder, ignore_errors=True)
             raise SolverCrashedError(f"no process for solver {solver} could be started: {error}") from error
 
     def _spawn(self) -> tuple[int, subprocess.Popen[bytes]]:
@@ -240,7 +243,7 @@ class ChildSearch:
             self._process.wait()
         self._process.stdout.close()  # type: ignore[union-attr]
         os.close(self._frames)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._scratch.remove()
 
     def _outcome(self, answer: dict[str, Any] | None, *, timed_out: bool, errors: str) -> ChildOutcome:
         best = self._best

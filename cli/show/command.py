@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,6 +55,8 @@ def show(
     chosen = select_workers(plan, workers=workers, slots=slots, pipelines=pipelines)
     is_narrowed = workers is not None or slots is not None or pipelines is not None
     if svg is not None or png is not None:
+        # That its folder for caches cannot be written is of no use to whoever wants a picture; it must know before its import.
+        logging.getLogger("matplotlib").setLevel(logging.ERROR)
         from cli.show.gantt import write_gantt
 
         for path, kind in ((svg, "svg"), (png, "png")):

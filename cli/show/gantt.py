@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -44,7 +45,12 @@ def write_gantt(plan: Plan, workers: Sequence[Worker], path: Path, *, kind: Lite
         ``"svg"`` or ``"png"``.
     """
     # The same plan gives the same file: no date, and ids that do not change from run to run.
-    with matplotlib.rc_context({"svg.hashsalt": plan.plan_id, "svg.fonttype": "none", "hatch.linewidth": 0.6}):
+    with (
+        matplotlib.rc_context({"svg.hashsalt": plan.plan_id, "svg.fonttype": "none", "hatch.linewidth": 0.6}),
+        warnings.catch_warnings(),
+    ):
+        # A job's name may hold letters that the font does not have: a PNG shows boxes for them, an SVG the reader's font.
+        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
         figure = draw_gantt(plan, workers)
         data = io.BytesIO()
         metadata = {"Date": None} if kind == "svg" else {"Software": None}

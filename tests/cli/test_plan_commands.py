@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -242,3 +245,19 @@ def test_a_large_plan_is_narrowed_to_who_matters() -> None:
     assert len(chosen) <= MOST_WORKERS
     assert {Worker(60, 0), Worker(60, 1), Worker(30, 1)} <= set(chosen)
     assert chosen == sorted(chosen)
+
+
+def test_pictures_are_drawn_without_a_word_of_the_library(tmp_path: Path) -> None:
+    """A job's name in letters that the font lacks and a home that cannot be written are nothing to warn of."""
+    write_plan(tiny_plan(job_name="模型 🚀"), tmp_path / "plan.json")
+    command = ["show", str(tmp_path / "plan.json"), "--png", str(tmp_path / "x.png"), "--svg", str(tmp_path / "x.svg")]
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.main", *command],
+        cwd=Path(__file__).parents[2],
+        env={key: value for key, value in os.environ.items() if key != "MPLCONFIGDIR"} | {"HOME": "/proc/none"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
+    assert "模型 🚀" in (tmp_path / "x.svg").read_text(encoding="utf-8")
