@@ -20,11 +20,20 @@ from planner.job_hash import job_sha256
 
 JOB: dict[str, Any] = json.loads((Path(__file__).parents[1] / "examples" / "plan-request.json").read_bytes())["job"]
 """ReCycle's worked example: three pipelines of four slots; 19 us without failures, 27 us with one in slot 2."""
-# With memory for four microbatches no schedule that meets the bound is known: each search takes all of its time.
 LONG_JOB: dict[str, Any] = JOB | {
-    "stage_costs": JOB["stage_costs"] | {"activation_bytes": 1, "weight_grad_bytes": 0},
-    "capacity_bytes": 4,
+    "name": "long",
+    "microbatches": 24,
+    "stage_costs": {
+        "forward_us": 37,
+        "input_grad_us": 41,
+        "weight_grad_us": 29,
+        "transfer_us": 3,
+        "activation_bytes": 10,
+        "weight_grad_bytes": 7,
+    },
+    "capacity_bytes": 50,
 }
+"""For most failures no schedule is known that meets the bound, so that searches take all of their time."""
 DOCUMENT = json.dumps(JOB).encode()
 SHA256 = job_sha256(job_from_document(JOB))
 FAULT_FREE = "0,0,0,0"

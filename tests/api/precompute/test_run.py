@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sqlite3
@@ -22,7 +23,7 @@ from api.precompute.run import PrecomputeRun
 from api.store import Store
 from planner.errors import StoreError
 from planner.formats.packed_plan import unpack_plan
-from tests.precomputing import DOCUMENT, FAULT_FREE, ONE_FAILED, REFERENCE, SHA256, Here, Watched, with_pool
+from tests.precomputing import DOCUMENT, FAULT_FREE, LONG_JOB, ONE_FAILED, REFERENCE, SHA256, Here, Watched, with_pool
 
 
 async def carry_out(run: PrecomputeRun) -> Progress:
@@ -168,10 +169,11 @@ def test_solver_processes_killed_in_the_middle_cost_no_key(store: Store) -> None
             for pid in killed:
                 os.kill(pid, signal.SIGKILL)
 
-        # Unequal speeds leave room above the bound, so that each search takes all of its time.
-        keys = (FAULT_FREE, *(f"0,0,0,0;{slot}@{speed}" for slot in range(4) for speed in (300_001, 700_001)))
-        progress = await carry_out(make_run(store, Watched(PoolExecutor(pool), kill_soon), keys))
+        executor, document = Watched(PoolExecutor(pool), kill_soon), json.dumps(LONG_JOB).encode()
+        options = PrecomputeOptions(deadline_s=0.5)
+        run = make_run(store, executor, (FAULT_FREE, *ONE_FAILED), document=document, options=options)
+        progress = await carry_out(run)
         assert len(killed) == 2
-        assert (progress.done, progress.failed) == (9, 0)
+        assert (progress.done, progress.failed) == (5, 0)
 
     with_pool(test, num_processes=2)
