@@ -156,7 +156,5 @@ def test_a_bound_beyond_the_formulas_is_named() -> None:
     check_plan(by_search)
     claim = unproved_claims(by_search)[0]
     assert claim == f"a solver's search proved the bound of {period_ns} ns; formulas prove 12000 ns"
-    with pytest.raises(
-        InvalidScheduleError, match=f"work bound {period_ns} ns of slot 1; its problem proves 12000 ns"
-    ):
+    with pytest.raises(InvalidScheduleError, match=f"work bound {period_ns} ns of slot 1; its problem proves 12000 ns"):
         check_plan(tiny_plan(**changes))
