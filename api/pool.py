@@ -25,8 +25,8 @@ from planner.errors import ReplanError, SolverCrashedError
 DEFAULT_COMMAND = (sys.executable, "-P", "-m", "api.worker")
 MAX_ATTEMPTS = 2
 _MAX_BACKOFF_S = 30.0
-_NICENESS = 10
-"""Of processes that take background requests, beside reserved ones."""
+_STEPS_LOWER = 10
+"""Steps of niceness by which processes that take background requests stand behind the others."""
 _LOG = logging.getLogger("replan.api.pool")
 
 
@@ -194,7 +194,7 @@ class SolvePool:
         while True:
             process = await self._start_process()
             if self._num_reserved and not is_reserved:
-                process.lower_priority(_NICENESS)
+                process.lower_priority(_STEPS_LOWER)
             self._num_ready += 1
             try:
                 await self._work(process, is_reserved)

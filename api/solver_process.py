@@ -70,10 +70,11 @@ class SolverProcess:
                 raise messages.MessageEndError("the solver process has ended") from error
             return await self._receive()
 
-    def lower_priority(self, niceness: int) -> None:
+    def lower_priority(self, steps: int) -> None:
         """Have the operating system prefer other processes to this one and to the children it starts from now on."""
         with contextlib.suppress(ProcessLookupError):
-            os.setpriority(os.PRIO_PROCESS, self._process.pid, niceness)
+            niceness = os.getpriority(os.PRIO_PROCESS, self._process.pid)
+            os.setpriority(os.PRIO_PROCESS, self._process.pid, niceness + steps)
 
     def kill(self) -> None:
         """Kill it; ``exit`` tells when it is gone."""
