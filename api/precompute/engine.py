@@ -121,7 +121,9 @@ class PrecomputeEngine:
                 wait_s = self._lease_s if isinstance(error, StoreError) else self._poll_s
                 _LOG.error("precomputing stopped: %s", error)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._woken.wait(), wait_s)
+                # Not asyncio.wait_for: before Python 3.12 that loses a cancellation which comes together with the event.
+                async with asyncio.timeout(wait_s):
+                    await self._woken.wait()
 
     async def perform(self, operation: OperationRecord, document: bytes | None = None) -> tuple[KeyFailure, ...]:
         """Do an operation that :attr:`owner` has claimed, and say in the store how it ended.

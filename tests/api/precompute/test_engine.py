@@ -53,6 +53,19 @@ def counts(operation: OperationRecord) -> tuple[int | None, int, int, int]:
     return operation.total, operation.done, operation.failed, operation.skipped
 
 
+@pytest.mark.parametrize("steps", range(4))
+def test_closes_at_once_when_it_was_just_woken(store: Store, steps: int) -> None:
+    """Being woken and told to stop in the same moment ends it."""
+
+    async def test(engine: PrecomputeEngine) -> None:
+        await asyncio.sleep(0.05)
+        engine.wake()
+        for _ in range(steps):
+            await asyncio.sleep(0)
+
+    with_engine(store, Here(), test)
+
+
 def test_does_what_is_queued_and_says_how_far_it_is(store: Store) -> None:
     """One failed worker or none in four slots are five keys; a second operation finds them all there."""
 
