@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from api.responses import problems
-from api.security.scopes import required_access
+from api.security.scopes import Scope, required_access
 
 _SCHEME = "ApiKey"
 
@@ -29,7 +29,9 @@ def describe_access(document: dict[str, Any], *, has_keys: bool) -> None:
             access = required_access(method.upper(), path)
             if access.scope is None:
                 continue
-            statuses = (401, 403, 429) if has_keys else (403, 429)
+            # Every key may read; without keys it is the host's name that may be refused.
+            may_be_forbidden = not has_keys or access.scope > Scope.READ
+            statuses = [401] * has_keys + [403] * may_be_forbidden + [429]
             for status, answer in problems(*statuses).items():
                 operation["responses"].setdefault(str(status), answer)
             if "requestBody" in operation:
