@@ -192,11 +192,12 @@ class JobService:
         digest = event.digest()
         async with self._locked(job_id):
             for _ in range(MAX_TRIES):
+                job, current, loaded = await self._present(job_id)
                 if idempotency_key is not None:
+                    # Looked up after the epoch was read: where the key is not there, the epoch does not hold its event either.
                     replayed = await to_thread.run_sync(self._replay, job_id, idempotency_key, digest)
                     if replayed is not None:
                         return replayed, True
-                job, current, loaded = await self._present(job_id)
                 _require_expected(job_id, current, event.expected_epoch)
                 draft, base = await self._draft_event(job, current, loaded, event)
                 reported = Reported(
