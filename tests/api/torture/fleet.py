@@ -8,6 +8,8 @@ import re
 import signal
 import subprocess
 import threading
+import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -42,6 +44,24 @@ class Replica:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=variables, text=True)
         self.num_starts += 1
         threading.Thread(target=self._read, args=(self.process,), daemon=True).start()
+
+    def wait_until_listening(self) -> str:
+        """Wait until it answers; where."""
+        while (url := self.url) is None:
+            assert self.process is not None
+            assert self.process.poll() is None, self.log.read_text()
+            time.sleep(0.01)
+        return url
+
+    def wait_until_ready(self) -> None:
+        """Wait until its store answers and its solver process is warm; half a minute at most, since a database may be away."""
+        url, until = self.wait_until_listening(), time.monotonic() + 30
+        while time.monotonic() < until:
+            try:
+                with urllib.request.urlopen(f"{url}/readyz", timeout=10):
+                    return
+            except OSError:
+                time.sleep(0.05)
 
     def kill(self) -> None:
         """Kill it in the middle of whatever it does."""

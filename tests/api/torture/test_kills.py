@@ -27,15 +27,15 @@ Disturbance: TypeAlias = Callable[[Fleet, random.Random], None]
 
 def kill_one(fleet: Fleet, draw: random.Random) -> None:
     """Kill one server at a random moment of its life, its start included, and start it again."""
-    replica = draw.choice(fleet.replicas)
-    if draw.random() < 0.1:
+    replica, moment = draw.choice(fleet.replicas), draw.random()
+    if moment < 0.1:
         time.sleep(draw.uniform(0.0, 1.5))
-    else:
-        while replica.url is None:
-            assert replica.process is not None
-            assert replica.process.poll() is None, replica.log.read_text()
-            time.sleep(0.01)
+    elif moment < 0.5:
+        replica.wait_until_listening()
         time.sleep(draw.expovariate(1.0))
+    else:
+        replica.wait_until_ready()
+        time.sleep(draw.uniform(0.0, 2.0))
     replica.kill()
     replica.start()
 

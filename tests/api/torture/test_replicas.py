@@ -15,6 +15,7 @@ import httpx2
 import pytest
 
 from tests.jobs import ServedJob
+from tests.postgres import PostgresServer
 from tests.serving import Server, serving
 
 # Streams that were not told of an epoch would not show it before the test's time limit.
