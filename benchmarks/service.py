@@ -63,11 +63,11 @@ class Api:
 
     def __init__(self, url: str, pid: int) -> None:
         self.url = url
-        self._pid = pid
+        self.pid = pid
 
     def cpu_s(self) -> float:
         """CPU time of the API process so far, without its solver processes."""
-        fields = Path(f"/proc/{self._pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def call(self, method: str, path: str, body: object | None = None) -> Any:
