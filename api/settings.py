@@ -33,7 +33,9 @@ _SECRET = frozenset({"store"})
 
 
 def default_solver_processes(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
-    """One solver process for each CPU this process may use, less one for the web server, at least 1.
+    """One solver process for each CPU this process may use, less one for the web server, but at least 2.
+
+    The second one searches in the background, at a lower priority, so that it costs the first and the server little.
 
     Parameters
     ----------
@@ -44,7 +46,7 @@ def default_solver_processes(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> in
     with suppress(OSError, ValueError):
         allowed, period = quota.read_text(encoding="ascii").split()
         num_cpus = min(num_cpus, math.ceil(int(allowed) / int(period)))
-    return max(1, num_cpus - 1)
+    return max(2, num_cpus - 1)
 
 
 class Settings(BaseSettings):
@@ -140,7 +142,7 @@ class Settings(BaseSettings):
         ge=1,
         le=256,
         description="Processes that solve, each one request at a time. With 2 or more, one is kept free of background work, so "
-        "that a failure whose plan is not ready need not wait.",
+        "that a failure whose plan is not ready need not wait; with 1 it may wait for all of `REPLAN_IMPROVEMENT_DEADLINE_S`.",
     )
     queue_limit: int = Field(
         default=64,

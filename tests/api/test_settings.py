@@ -84,9 +84,9 @@ def test_a_container_has_as_many_solvers_as_it_may_use_cpus(tmp_path: Path, monk
     quota = tmp_path / "cpu.max"
     assert default_solver_processes(quota) == 63
     for text, expected in (
-        ("50000 100000", 1),
-        ("100000 100000", 1),
-        ("200000 100000", 1),
+        ("50000 100000", 2),
+        ("100000 100000", 2),
+        ("200000 100000", 2),
         ("250000 100000", 2),
         ("9900000 100000", 63),
         ("max 100000", 63),
