@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from types import TracebackType
 
@@ -18,6 +19,7 @@ from planner.errors import StoreError
 
 POLL_S = 0.25
 _PROBE_S = 10.0
+_WOKEN_AT_ONCE = 32
 _RECONNECT_S = (0.1, 0.5, 2.0)
 _LOG = logging.getLogger("replan.store")
 
@@ -113,9 +115,17 @@ class EpochFeed:
 
     def _wake(self, job_id: str, epoch: int | None) -> None:
         """Wake those of a job who wait for this epoch, or all of them."""
-        for waiter, after in self._waiting.get(job_id, {}).items():
-            if (epoch is None or epoch > after) and not waiter.done():
+        waiting = self._waiting.get(job_id, {})
+        self._let_go([waiter for waiter, after in waiting.items() if epoch is None or epoch > after])
+
+    def _let_go(self, waiters: Sequence[asyncio.Future[None]], start: int = 0) -> None:
+        """Let some go on now and the others in the loop's next rounds, so that it gets to other work in between."""
+        end = start + _WOKEN_AT_ONCE
+        for waiter in waiters[start:end]:
+            if not waiter.done():
                 waiter.set_result(None)
+        if end < len(waiters):
+            asyncio.get_running_loop().call_soon(self._let_go, waiters, end)
 
     async def _follow(self) -> None:
         failures = 0
