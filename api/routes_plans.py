@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, cast
 
-from anyio import to_thread
 from fastapi import APIRouter, Path, Request, Response
 
 from api.answers import PlanSummary, WorkerProgram
-from api.limits import parse_body, read_body
-from api.models import PlanRequest, read_form
+from api.limits import BodyReader
+from api.models import PlanRequest
 from api.responses import JSON, body_of, document_answers, json_of, problems, stored
 from api.service import PlanService
 from api.store import Document
@@ -38,11 +37,8 @@ def service_of(request: Request) -> PlanService:
 )
 async def post_plan(request: Request) -> Response:
     """Plan a job under a failure set. The answer is the plan's summary; the same request again gives the same plan."""
-    service = service_of(request)
-    max_bytes = service.settings.max_body_bytes
-    body = await read_body(request, max_bytes=max_bytes)
-    form = await to_thread.run_sync(lambda: read_form(PlanRequest, parse_body(body, max_bytes=max_bytes)))
-    answer = await service.plan(form)
+    form = await cast("BodyReader", request.app.state.bodies).read(request, PlanRequest)
+    answer = await service_of(request).plan(form)
     return Response(
         answer.summary.content,
         status_code=201 if answer.is_new else 200,
@@ -56,7 +52,8 @@ async def post_plan(request: Request) -> Response:
 )
 async def get_plan(request: Request, plan_id: PlanId) -> Response:
     """Give the plan file as it is stored; ``replan validate``, ``replay`` and ``show`` read it."""
-    return _stored(request, await to_thread.run_sync(service_of(request).store.plan, plan_id))
+    service = service_of(request)
+    return _stored(request, await service.document(service.store.plan, plan_id))
 
 
 @router.get(
@@ -66,7 +63,8 @@ async def get_plan(request: Request, plan_id: PlanId) -> Response:
 )
 async def get_summary(request: Request, plan_id: PlanId) -> Response:
     """Give the same summary that the request for the plan was answered with."""
-    return _stored(request, await to_thread.run_sync(service_of(request).store.summary, plan_id))
+    service = service_of(request)
+    return _stored(request, await service.document(service.store.summary, plan_id))
 
 
 @router.get(

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from anyio import to_thread
 
+from api.errors import CorruptStoreError
 from api.models import PlanRequest, request_digest
 from api.observability.telemetry import Telemetry
 from api.pool import SolvePool
 from api.settings import Settings
 from api.store import Document, Store
-from planner.errors import NotFoundError, OptionError
+from planner.errors import NotFoundError, OptionError, StoreError
 from planner.plan_content import canonical_json
 
+_LOG = logging.getLogger("replan.api")
 _T = TypeVar("_T")
 
 
@@ -74,13 +77,38 @@ class PlanService:
             )
         canonical = await to_thread.run_sync(request.canonical)
         digest = request_digest(canonical, version=self.version)
-        known = await to_thread.run_sync(self.store.plan_id_of_request, digest)
+        known = await self._known(digest)
         if known is not None:
-            return PlanAnswer(plan_id=known, summary=await to_thread.run_sync(self.store.summary, known), is_new=False)
+            return known
         key = f"plan {digest}"
         is_first = key not in self._in_flight
         answer = await self._once(key, lambda: self._make_plan(request, canonical, digest))
         return answer if is_first else replace(answer, is_new=False)
+
+    async def document(self, read: Callable[[str], Document], plan_id: str) -> Document:
+        """A stored document of a plan.
+
+        Parameters
+        ----------
+        read
+            Method of the store that reads it.
+        plan_id
+            Id of a stored plan.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such plan.
+        CorruptStoreError
+            If it is damaged. The plan is dropped then: the request that led to it makes a new one.
+        """
+        try:
+            return await to_thread.run_sync(read, plan_id)
+        except CorruptStoreError as error:
+            self._tell_damage(plan_id, error)
+            with suppress(StoreError):
+                await to_thread.run_sync(self.store.drop_plan, plan_id)
+            raise
 
     async def program(self, plan_id: str, worker: str) -> Document:
         """Program of one worker.
@@ -97,13 +125,15 @@ class PlanService:
         NotFoundError
             If there is no such plan, or no such live worker in it.
         """
-        if not await to_thread.run_sync(self.store.has_programs, plan_id):
-            plan = await to_thread.run_sync(self.store.plan, plan_id)
-            await self._once(f"programs {plan_id}", lambda: self._lower(plan_id, plan))
         try:
-            if worker.startswith("rank:"):
-                worker = await to_thread.run_sync(self.store.worker_of_rank, plan_id, worker.removeprefix("rank:"))
-            return await to_thread.run_sync(self.store.program, plan_id, worker)
+            await self._require_programs(plan_id)
+            try:
+                return await self._stored_program(plan_id, worker)
+            except CorruptStoreError as error:
+                self._tell_damage(plan_id, error)
+            await to_thread.run_sync(self.store.drop_programs, plan_id)
+            await self._require_programs(plan_id)
+            return await self._stored_program(plan_id, worker)
         except NotFoundError as error:
             raise NotFoundError(
                 f"plan {plan_id} has no program for worker {worker[:80]!r}",
@@ -113,6 +143,31 @@ class PlanService:
     async def close(self) -> None:
         """Wait for what is being worked on to be refused or stored."""
         await asyncio.gather(*self._in_flight.values(), return_exceptions=True)
+
+    async def _known(self, digest: str) -> PlanAnswer | None:
+        """Answer that a request got before; ``None`` where there is none, or it was damaged."""
+        known = await to_thread.run_sync(self.store.plan_id_of_request, digest)
+        if known is None:
+            return None
+        try:
+            return PlanAnswer(plan_id=known, summary=await self.document(self.store.summary, known), is_new=False)
+        except (CorruptStoreError, NotFoundError):
+            return None
+
+    async def _require_programs(self, plan_id: str) -> None:
+        """Lower the programs of a plan where they are not there."""
+        if not await to_thread.run_sync(self.store.has_programs, plan_id):
+            plan = await self.document(self.store.plan, plan_id)
+            await self._once(f"programs {plan_id}", lambda: self._lower(plan_id, plan))
+
+    async def _stored_program(self, plan_id: str, worker: str) -> Document:
+        if worker.startswith("rank:"):
+            worker = await to_thread.run_sync(self.store.worker_of_rank, plan_id, worker.removeprefix("rank:"))
+        return await to_thread.run_sync(self.store.program, plan_id, worker)
+
+    def _tell_damage(self, plan_id: str, error: CorruptStoreError) -> None:
+        _LOG.error("plan %s cannot be used and is dropped: %s", plan_id, error)
+        self._telemetry.degraded("plan_corrupt")
 
     async def _make_plan(self, request: PlanRequest, canonical: bytes, digest: str) -> PlanAnswer:
         """Have a plan made, and remember that the request led to it, unless another try may find a better one."""
@@ -143,10 +198,10 @@ class PlanService:
         is_first = job not in self._first_plans
         done = self._first_plans.setdefault(job, asyncio.Event())
         try:
-            known = await to_thread.run_sync(self.store.plan_id_of_request, job)
+            known = await self._known(job)
             if known is not None:
                 done.set()
-            yield None if known is None else await to_thread.run_sync(self.store.summary, known)
+            yield None if known is None else known.summary
         finally:
             if is_first:
                 self._first_plans.pop(job).set()

@@ -1,7 +1,7 @@
 """Plans of requests for plans: content-addressed and append-only.
 
-What is stored is never changed. Each document carries a checksum that binds it to the key it stands under; reading
-compares.
+What is stored is never changed; what is damaged is dropped. Each document carries a checksum that binds it to the key it
+stands under; reading compares.
 """
 
 from __future__ import annotations
@@ -86,6 +86,24 @@ class PlanRows(Database):
 
         self._write(work)
 
+    def drop_plan(self, plan_id: str) -> None:
+        """Drop a plan with its programs, so that the requests that led to it lead to a new one."""
+
+        def work(connection: sa.Connection) -> None:
+            for table in (PROGRAMS, RANKS, REQUESTS, PLANS):
+                connection.execute(table.delete().where(table.c.plan_id == plan_id))
+
+        self._write(work)
+
+    def drop_programs(self, plan_id: str) -> None:
+        """Drop the programs of a plan, so that they are lowered again."""
+
+        def work(connection: sa.Connection) -> None:
+            for table in (PROGRAMS, RANKS):
+                connection.execute(table.delete().where(table.c.plan_id == plan_id))
+
+        self._write(work)
+
     def plan_id_of_request(self, request_sha256: str) -> str | None:
         """Id of the plan that a request led to before; ``None`` where there is none."""
         query = sa.select(REQUESTS.c.plan_id).where(REQUESTS.c.request_sha256 == request_sha256)
@@ -143,7 +161,7 @@ class PlanRows(Database):
         if not isinstance(content, bytes) or document_checksum(content, plan_id, kind) != checksum:
             raise CorruptStoreError(
                 f"{self.name}: the stored {kind} of plan {plan_id} does not match its checksum",
-                hint="restore the store from a copy, or delete the row and plan again",
+                hint="ask for the plan again, or restore the store from a copy",
             )
         return Document(content=content, sha256=checksum)
 

@@ -205,20 +205,38 @@ def test_the_same_request_at_the_same_time_is_solved_once(tmp_path: Path) -> Non
     assert len(log.read_text().splitlines()) == 1
 
 
-def test_plans_survive_a_restart_and_damage_is_told(tmp_path: Path) -> None:
-    """A plan is there for the next server on the store; a damaged one is a 500 that says so and shows nothing."""
+def test_plans_survive_a_restart(tmp_path: Path) -> None:
+    """A plan is there for the next server on the store."""
     with client_of(tmp_path) as client:
         location = post(client).headers["location"]
         content = client.get(location).content
     with client_of(tmp_path) as client:
         assert client.get(location).content == content
         assert post(client).status_code == 200
-    with closing(sqlite3.connect(tmp_path / "plans.db")) as connection:
-        connection.execute("UPDATE plans SET content = x'00'")
-        connection.commit()
+
+
+def test_a_damaged_plan_is_told_and_made_again(tmp_path: Path) -> None:
+    """Whatever of a plan is damaged: it is never shown, the service says so, and asked for again the plan is there again."""
     with client_of(tmp_path) as client:
+        location = post(client).headers["location"]
+        program = f"{location}/programs/0/0"
+        right = [client.get(path).content for path in (location, f"{location}/summary", program)]
+
+        def damage(table: str, column: str) -> None:
+            with closing(sqlite3.connect(tmp_path / "plans.db")) as connection:
+                connection.execute(f"UPDATE {table} SET {column} = x'00'")
+                connection.commit()
+
+        damage("programs", "content")
+        assert client.get(program).content == right[2]
+        damage("plans", "summary")
+        assert post(client).status_code == 201
+        damage("plans", "content")
         check_problem(client.get(location), 500, "store_corrupt")
-        check_problem(client.get(f"{location}/programs/0/0"), 500, "store_corrupt")
+        check_problem(client.get(program), 404, "not_found")
+        assert post(client).status_code == 201
+        assert [client.get(path).content for path in (location, f"{location}/summary", program)] == right
+        assert 'replan_degradations_total{kind="plan_corrupt"} 3.0' in client.get("/metrics").text
 
 
 def test_readiness_tells_what_is_missing(tmp_path: Path) -> None:

@@ -51,7 +51,6 @@ FAULTS = {
     "POST /v1/jobs/{job_id}/epochs/{epoch}/acknowledgements",
     "POST /v1/jobs/{job_id}/precompute",
     "PUT /v1/jobs/{job_id}",
-    "POST /v1/plans",
 }
 
 
@@ -114,8 +113,8 @@ class Survey:
                 await self.send(label, **options)
 
 
-async def usual_answers(survey: Survey) -> str:
-    """What works, what has been seen before, and what clients do wrong; a plan whose programs nobody has fetched."""
+async def usual_answers(survey: Survey) -> list[str]:
+    """What works, what has been seen before, and what clients do wrong; plans whose programs nobody has fetched."""
     async with survey.serving():
         await survey.send("GET /readyz")
         while (await survey.client.get("/readyz")).status_code != 200:
@@ -147,8 +146,11 @@ async def usual_answers(survey: Survey) -> str:
         await survey.send("DELETE /v1/jobs/{job_id}")
         registered = await survey.send("PUT /v1/jobs/{job_id}")
         survey.names["epoch"] = str(registered.json()["epoch"])
-        slow = DOCUMENT | {"stage_costs": DOCUMENT["stage_costs"] | {"forward_us": 5}}
-        return str((await survey.send("POST /v1/plans", body={"job": slow})).json()["plan_id"])
+        plans = []
+        for forward_us in (3, 5, 9):
+            other = DOCUMENT | {"stage_costs": DOCUMENT["stage_costs"] | {"forward_us": forward_us}}
+            plans.append((await survey.send("POST /v1/plans", body={"job": other})).json()["plan_id"])
+        return plans
 
 
 async def wrong_names(survey: Survey) -> None:
@@ -245,9 +247,14 @@ async def survey_all(path: Path) -> Survey:
     survey = Survey(path)
     unread = await usual_answers(survey)
     await refusals(survey, keys)
-    await solvers_too_slow(survey, unread)
+    await solvers_too_slow(survey, unread[2])
     columns = ("checksum", "content_sha256", "summary_sha256")
-    await damage(survey, *(f"UPDATE {t} SET {c} = 'damaged'" for c in columns for t in tables_with(path, c)))
+    damaging = [f"UPDATE {t} SET {c} = 'damaged'" for c in columns for t in tables_with(path, c)]
+    await damage(survey, *damaging)
+    # A damaged plan is dropped, so each of what is read of a plan has one of its own.
+    async with survey.serving():
+        for part, plan_id in zip(("", "/summary", "/programs/{worker}"), unread, strict=True):
+            await survey.send("GET /v1/plans/{plan_id}" + part, plan_id=plan_id)
     survey.is_last = True
     await damage(survey, "PRAGMA foreign_keys = OFF", *(f"DROP TABLE {table}" for table in tables_with(path, "")))
     return survey
