@@ -99,7 +99,7 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 
 
-def measure(api: Api, job: dict[str, Any], *, streams: int, seconds: float, node: str) -> Figures:
+def measure(api: Api, job: dict[str, Any], *, streams: int, seconds: float, warm_up_s: float, node: str) -> Figures:
     """Measure on a server.
 
     Parameters
@@ -110,6 +110,8 @@ def measure(api: Api, job: dict[str, Any], *, streams: int, seconds: float, node
         A job document.
     streams, seconds
         Streams to open, and for how long.
+    warm_up_s
+        Seconds of events before, in which the server fills what it keeps of plans and programs.
     node
         Node that fails and recovers.
     """
@@ -117,10 +119,14 @@ def measure(api: Api, job: dict[str, Any], *, streams: int, seconds: float, node
     for kind in ("node_failed", "node_recovered"):  # the plans are ready from then on
         api.call("POST", f"/v1/jobs/{JOB}/events", {"kind": kind, "nodes": node})
     with _busy_solvers(api, job, node) as plans:
-        return asyncio.run(_measure(api, plans, streams=streams, seconds=seconds, node=node))
+        return asyncio.run(_measure(api, plans, streams=streams, seconds=seconds, warm_up_s=warm_up_s, node=node))
 
 
-async def _measure(api: Api, plans: list[int], *, streams: int, seconds: float, node: str) -> Figures:
+async def _measure(api: Api, plans: list[int], *, streams: int, seconds: float, warm_up_s: float, node: str) -> Figures:
+    warming = asyncio.create_task(_report(api, node, _Notes()))
+    await asyncio.sleep(warm_up_s)
+    await _cancel([warming])
+    await _recover(api, node)
     notes, opened = _Notes(), asyncio.Semaphore(_OPENED_AT_ONCE)
     before = memory_mib(api.pid)
     first = api.call("GET", f"/v1/jobs/{JOB}/epochs/current")["epoch"]
@@ -197,6 +203,13 @@ async def _check_health(url: str, notes: _Notes) -> None:
         connection.close()
 
 
+async def _recover(api: Api, node: str) -> None:
+    """Recover the node where it was left failed; an event that was in flight when its reporter ended may still come."""
+    await asyncio.sleep(_EVENT_S)
+    if api.call("GET", f"/v1/jobs/{JOB}/epochs/current")["failed_workers"]:
+        api.call("POST", f"/v1/jobs/{JOB}/events", {"kind": "node_recovered", "nodes": node})
+
+
 async def _report(api: Api, node: str, notes: _Notes) -> None:
     while True:
         for kind in ("node_failed", "node_recovered"):
@@ -253,6 +266,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="RePlan's service with many open streams")
     parser.add_argument("--streams", type=int, default=1000, help="streams to open")
     parser.add_argument("--seconds", type=float, default=60, help="how long they stay open")
+    parser.add_argument("--warm-up", type=float, default=60, help="seconds of events before")
     parser.add_argument("--job", type=Path, default=EXAMPLE, help="job file, YAML")
     parser.add_argument("--node", default="gpu0006", help="node of the job that fails and recovers")
     parser.add_argument("--processes", type=int, default=2, help="solver processes of the server")
@@ -260,7 +274,14 @@ def main() -> None:
     arguments = parser.parse_args()
     job = parse_document(arguments.job.read_text(encoding="utf-8"), format="yaml")
     with tempfile.TemporaryDirectory() as folder, server(Path(folder), arguments.processes) as api:
-        figures = measure(api, job, streams=arguments.streams, seconds=arguments.seconds, node=arguments.node)
+        figures = measure(
+            api,
+            job,
+            streams=arguments.streams,
+            seconds=arguments.seconds,
+            warm_up_s=arguments.warm_up,
+            node=arguments.node,
+        )
     sys.stdout.write("| what | |\n|---|---|\n")
     for name, value in asdict(figures).items():
         sys.stdout.write(f"| {name} | {value:.4g} |\n")
