@@ -24,6 +24,7 @@ from api.jobs.forms import (
     PrecomputeRequest,
 )
 from api.jobs.service import JobService
+from api.limits import BodyReader
 from api.models import PlanRequest, ProblemDetails
 from api.observability.middleware import RequestObserver
 from api.observability.telemetry import Telemetry
@@ -133,6 +134,7 @@ def create_app(settings: Settings, *, worker_command: Sequence[str] = DEFAULT_CO
         title="RePlan", version=version, description=_DESCRIPTION, lifespan=lifespan, docs_url=None, redoc_url=None
     )
     app.state.telemetry, app.state.drain = telemetry, drain
+    app.state.bodies = BodyReader(max_bytes=settings.max_body_bytes)
     install(app)
     _add_middleware(app, settings, telemetry)
     # In this order: the first route that fits answers, and thousands of workers ask for the first ones at once.

@@ -5,17 +5,31 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from api.errors import RequestError
+from planner.failures import MAX_TARGETS
+from planner.formats.bounded import AtMost, BoundedModel, place_of
 
 F = TypeVar("F", bound="Form")
 
 
-class Form(BaseModel):
-    """What a client sends."""
+_SHOWN_PLACES = 64
+_SHOWN_POINTER = 200
+
+
+class Form(BoundedModel):
+    """What a client sends.
+
+    Attributes
+    ----------
+    most_bytes
+        Largest body that holds one, far above what anybody needs; ``None`` for what the server allows at most.
+    """
+
+    most_bytes: ClassVar[int | None] = None
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -31,12 +45,12 @@ class Form(BaseModel):
 class FailureSetRequest(Form):
     """What is down or slow. Every text has the form that ``replan plan`` takes."""
 
-    fail: list[str] = Field(
+    fail: Annotated[list[str], AtMost(MAX_TARGETS)] = Field(
         default=[],
         description="What is down: node hostlists, rank:17, or worker:1/2 (pipeline/slot).",
         examples=[["gpu[0007,0100-0103]", "worker:1/2"]],
     )
-    degrade: list[str] = Field(
+    degrade: Annotated[list[str], AtMost(MAX_TARGETS)] = Field(
         default=[],
         description="Workers that are slow, each with its speed as a factor in (0, 1].",
         examples=[["worker:1/2=0.7"]],
@@ -126,9 +140,20 @@ def read_form(form: type[F], document: Any) -> F:
     try:
         return form.model_validate(document)
     except ValidationError as error:
-        places = [{"pointer": pointer(e["loc"]), "detail": e["msg"]} for e in error.errors(include_url=False)]
+        places = [
+            {"pointer": _pointer_in(document, e["loc"], is_missing=e["type"] == "missing"), "detail": e["msg"]}
+            for e in error.errors(include_url=False, include_context=False)[:_SHOWN_PLACES]
+        ]
         shown = "; ".join(f"{place['pointer'] or '/'}: {place['detail']}" for place in places[:4])
-        raise RequestError(f"the request does not have the form it should: {shown}", places=places[:64]) from error
+        raise RequestError(f"the request does not have the form it should: {shown}", places=places) from error
+
+
+def _pointer_in(document: Any, location: Sequence[int | str], *, is_missing: bool) -> str:
+    """Pointer to a fault; to what holds it where its name is too long to be repeated."""
+    steps, _ = place_of(location, document, is_missing=is_missing)
+    while len(text := pointer(steps)) > _SHOWN_POINTER:
+        steps = steps[:-1]
+    return text
 
 
 def request_digest(canonical: bytes, *, version: str) -> str:

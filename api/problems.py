@@ -43,6 +43,7 @@ from planner import errors
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 2
+_MOST_DETAIL = 4000
 _LOG = logging.getLogger("replan.api")
 _T = TypeVar("_T")
 
@@ -149,7 +150,8 @@ def problem(
         "title": http.HTTPStatus(status).phrase,
         "status": status,
         "code": code,
-        "detail": detail,
+        # A message may repeat what it is about, such as a key of a megabyte.
+        "detail": detail if len(detail) <= _MOST_DETAIL else f"{detail[:_MOST_DETAIL]}...",
     }
     if instance is not None:
         document["instance"] = instance

@@ -12,8 +12,8 @@ from fastapi import APIRouter, Query, Request, Response
 from api.jobs.forms import JobAnswer, JobList, JobRegistration
 from api.jobs.reading import JobId
 from api.jobs.service import JobService
-from api.limits import parse_body, read_body
-from api.models import F, read_form
+from api.limits import BodyReader
+from api.models import F
 from api.responses import JSON, body_of, json_of, problems
 from api.store import JobEntry, JobRecord
 
@@ -26,10 +26,8 @@ def jobs_of(request: Request) -> JobService:
 
 
 async def read_request(request: Request, form: type[F]) -> F:
-    """Read a JSON body of this form; raises as :func:`api.limits.read_body` and :func:`api.models.read_form` do."""
-    max_bytes = jobs_of(request).settings.max_body_bytes
-    body = await read_body(request, max_bytes=max_bytes)
-    return await to_thread.run_sync(lambda: read_form(form, parse_body(body, max_bytes=max_bytes)))
+    """Read a JSON body of this form; raises as :meth:`api.limits.BodyReader.read` does."""
+    return await cast("BodyReader", request.app.state.bodies).read(request, form)
 
 
 def time_text(time: datetime) -> str:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.models import Form
+from planner.formats.bounded import AtMost
 
 JOB_ID_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 MAX_TOLERANCE = 1024
 MAX_ITERATION = 2**53
+MAX_NAMED = 2**15
+"""Most ranks, workers or hostlists of one event; a hostlist stands for many nodes."""
 
 Mode = Literal["normalized", "all"]
 Iteration = Annotated[int, Field(ge=0, le=MAX_ITERATION)]
+Node = Annotated[str, Field(min_length=1)]
+Rank = Annotated[int, Field(ge=0, lt=2**31)]
+WorkerText = Annotated[str, Field(max_length=24)]
 
 
 class JobRegistration(Form):
@@ -36,15 +42,19 @@ class JobRegistration(Form):
 class JobEvent(Form):
     """Something that happened to a job's nodes, ranks or workers."""
 
+    most_bytes: ClassVar[int | None] = 256 * 1024
+
     kind: Literal["node_failed", "node_recovered", "node_degraded", "shards_restored"] = Field(
         description="node_failed: they are down; node_recovered: back, at full speed; node_degraded: slow. shards_restored names "
         "nothing: the optimizer shards that the failures took are on live peers again."
     )
-    nodes: Annotated[str, Field(min_length=1)] | list[Annotated[str, Field(min_length=1)]] | None = Field(
+    nodes: Node | Annotated[list[Node], AtMost(MAX_NAMED)] | None = Field(
         default=None, description="Nodes as a Slurm hostlist, or several hostlists.", examples=["gpu[0007,0100-0103]"]
     )
-    ranks: list[Annotated[int, Field(ge=0, lt=2**31)]] = Field(default=[], description="Single GPUs, by global rank.")
-    workers: list[str] = Field(default=[], description="Workers, pipeline/slot, where no better name is known.")
+    ranks: Annotated[list[Rank], AtMost(MAX_NAMED)] = Field(default=[], description="Single GPUs, by global rank.")
+    workers: Annotated[list[WorkerText], AtMost(MAX_NAMED)] = Field(
+        default=[], description="Workers, pipeline/slot, where no better name is known."
+    )
     speed: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)] | None = Field(
         default=None, description="For node_degraded: the speed that is left, as a share of a healthy worker's."
     )
@@ -61,9 +71,9 @@ class JobEvent(Form):
 class Acknowledgement(Form):
     """A worker has an epoch and its program."""
 
-    worker: str = Field(
-        max_length=24, description="The worker by its home, pipeline/slot, or by one of its ranks, rank:17."
-    )
+    most_bytes: ClassVar[int | None] = 4 * 1024
+
+    worker: WorkerText = Field(description="The worker by its home, pipeline/slot, or by one of its ranks, rank:17.")
     iteration: Iteration | None = Field(
         default=None, description="Iteration from whose start it runs the epoch's program; null where not known yet."
     )
@@ -71,6 +81,8 @@ class Acknowledgement(Form):
 
 class PrecomputeRequest(Form):
     """Plans to make ready; what is left out is the job's own."""
+
+    most_bytes: ClassVar[int | None] = 4 * 1024
 
     tolerance: Annotated[int, Field(ge=0, le=MAX_TOLERANCE)] | None = Field(
         default=None, description="Failed workers to be ready for; null: the job's tolerance."

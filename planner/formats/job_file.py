@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from planner.errors import InputError, JobFileError
+from planner.formats.bounded import place_of
 from planner.formats.documents import Format, format_of, parse_document, read_text
 from planner.formats.job_models import SCHEMA_VERSION, JobModel, LayoutModel, RecoveryModel, StageModel, TopologyModel
 from planner.hostlist import compress_hostlist, expand_hostlist
@@ -34,6 +35,7 @@ from planner.units import ns_to_us, us_to_ns
 _NODE_GPU = re.compile(r"(.+):(0|[1-9][0-9]{0,3})")
 _STAGE_NUMBER = re.compile(r"0|[1-9][0-9]{0,3}")
 _SHOWN_ERRORS = 5
+_SHOWN_PATH = 200
 
 
 def load_job(path: str | os.PathLike[str]) -> Job:
@@ -393,18 +395,12 @@ def _explain(error: ValidationError, document: dict[str, Any]) -> str:
 
 def _path(loc: tuple[int | str, ...], document: dict[str, Any], *, missing: bool) -> tuple[str, Any]:
     """Path of a field in the document, and what stands there; names of union members in ``loc`` are no part of it."""
-    path, value = "", document
-    for position, step in enumerate(loc):
-        inside = (isinstance(value, dict) and step in value) or (
-            isinstance(value, list) and isinstance(step, int) and 0 <= step < len(value)
-        )
-        if inside:
-            value = value[step]  # type: ignore[index]
-        elif not (missing and position == len(loc) - 1):
-            continue
+    path = ""
+    steps, value = place_of(loc, document, is_missing=missing)
+    for step in steps:
         plain = isinstance(step, str) and step.isidentifier()
         path += (f".{step}" if path else str(step)) if plain else f"[{step!r}]"
-    return path, value
+    return path if len(path) <= _SHOWN_PATH else f"{path[:_SHOWN_PATH]}...", value
 
 
 def _found(value: object) -> str:

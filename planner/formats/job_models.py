@@ -6,11 +6,14 @@ follow the model chunk; ``capacity_bytes`` belongs to a *slot*, since its stages
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
+from planner.formats.bounded import AtMost, BoundedModel
 from planner.formats.sizes import parse_size
+from planner.job import MAX_STAGES
+from planner.topology import MAX_GPUS
 
 SCHEMA_VERSION = 1
 
@@ -20,16 +23,18 @@ SecondsOrZero = Annotated[float, Field(ge=0, le=1e10)]
 Bytes = Annotated[int, BeforeValidator(parse_size, json_schema_input_type=int | str), Field(ge=0, le=2**53)]
 Size = Annotated[int, Field(ge=1, le=2**20)]
 Count = Annotated[int, Field(ge=0, le=2**20)]
+_Row: TypeAlias = str | Annotated[list[int | str], AtMost(MAX_GPUS)]
+_Held: TypeAlias = Annotated[list[int], AtMost(MAX_STAGES)]
 
 
-class _Model(BaseModel):
+class _Model(BoundedModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 class TopologyModel(_Model):
     """Nodes in rank order, GPUs on each, racks."""
 
-    nodes: str | list[str] = Field(
+    nodes: str | Annotated[list[str], AtMost(MAX_GPUS)] = Field(
         description="Slurm hostlist of all nodes in rank order, such as gpu[0001-2048], or a list of hostlists"
     )
     gpus_per_node: int = Field(ge=1, le=1024, description="GPUs on each node, 1 to 1024")
@@ -39,7 +44,7 @@ class TopologyModel(_Model):
         le=2**20,
         description="racks take this many nodes each in rank order, 1 or more; null (and no racks): one rack",
     )
-    racks: dict[str, str] | None = Field(
+    racks: Annotated[dict[str, str], AtMost(MAX_GPUS)] | None = Field(
         default=None,
         description="instead of nodes_per_rack: name of each rack to the hostlist of its nodes, each node once",
     )
@@ -60,12 +65,12 @@ class LayoutModel(_Model):
     data_parallel: Size | None = Field(
         default=None, description="DP size D, the number of pipelines, 1 or more; not with workers"
     )
-    rank_order: str | list[str] | None = Field(
+    rank_order: str | Annotated[list[str], AtMost(64)] | None = Field(
         default=None,
         description="Megatron string, leftmost fastest (tp-cp-ep-dp-pp, the default), or DeviceMesh axes, rightmost fastest "
         "([pp, dp, ep, cp, tp]); dimensions of size 1 may be left out",
     )
-    workers: dict[str, str | list[int | str]] | None = Field(
+    workers: Annotated[dict[str, _Row], AtMost(MAX_GPUS)] | None = Field(
         default=None,
         description="instead of sizes and rank order: worker pipeline/slot to its GPUs, each a global rank, node:gpu such as "
         "gpu0001:3, or a hostlist of whole nodes",
@@ -149,32 +154,31 @@ class JobModel(_Model):
     name: str = Field(min_length=1, max_length=200, description="name of the job, 1 to 200 printable characters")
     topology: TopologyModel = Field(description="the cluster")
     layout: LayoutModel = Field(description="which GPU belongs to which worker")
-    placement: Literal["one_a_slot", "loop", "v"] | list[list[int]] = Field(
+    placement: Literal["one_a_slot", "loop", "v"] | Annotated[list[_Held], AtMost(MAX_STAGES)] = Field(
         default="one_a_slot",
         description="stages on slots: one_a_slot, loop (stage v on slot v mod P), v (down the slots and back up), or "
         "for each slot the list of its stages",
     )
-    num_stages: Annotated[int, Field(ge=1, le=4096)] | None = Field(
+    num_stages: Annotated[int, Field(ge=1, le=MAX_STAGES)] | None = Field(
         default=None, description="number of stages V, 1 to 4096; only needed for placement loop without stages"
     )
     stage_costs: StageModel = Field(
         default_factory=StageModel, description="costs of every stage that says nothing else"
     )
-    stages: list[StageModel] | None = Field(
+    stages: Annotated[list[StageModel], AtMost(MAX_STAGES)] | None = Field(
         default=None,
-        max_length=4096,
         description="one entry a stage in model order; fields left out are taken from stage_costs",
     )
-    stage_overrides: dict[str, StageModel] | None = Field(
+    stage_overrides: Annotated[dict[str, StageModel], AtMost(MAX_STAGES)] | None = Field(
         default=None,
         description="instead of stages: number of a stage to the fields in which it differs from stage_costs",
     )
-    capacity_bytes: Bytes | list[Bytes | None] | None = Field(
+    capacity_bytes: Bytes | Annotated[list[Bytes | None], AtMost(MAX_STAGES)] | None = Field(
         default=None,
         description="activation memory of each GPU: one value for all slots or one a slot; bytes, 0 or more; null: memory does "
         "not bind",
     )
-    microbatches: Count | list[Count] = Field(
+    microbatches: Count | Annotated[list[Count], AtMost(MAX_GPUS)] = Field(
         description="microbatches of each pipeline in one iteration: one value for all or one a pipeline, 0 or more"
     )
     optimizer: Literal["staggered", "global"] = Field(

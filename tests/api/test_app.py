@@ -124,7 +124,7 @@ def test_unknown_plans_paths_and_methods_are_problems(client: TestClient) -> Non
         (b'{"job": {}, "failures": {"fail": "n00"}}', 422, "request_invalid", "/failures/fail"),
         (b'{"job": ' + b"[" * 10_000 + b"]" * 10_000 + b"}", 413, "document_limit", "deep"),
         (b'{"job": ' + b'{"a":' * 10_000 + b"1" + b"}" * 10_001, 413, "document_limit", "deep"),
-        (b"[" * 1_000_000, 413, "document_limit", "deep"),
+        (b"[" * 200_000, 413, "document_limit", "deep"),
         (b'{"job": {"a": ' + b"9" * 10_000 + b"}}", 422, "request_invalid", "digits"),
     ],
 )

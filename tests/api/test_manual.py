@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 from api.app import create_app
-from api.limits import parse_body
+from api.jobs.forms import JobEvent, PrecomputeRequest
+from api.limits import MOST_OF, parse_body
 from api.models import PlanOptions, PlanRequest, read_form
 from api.problems import STATUS_OF_ERROR
 from api.settings import Settings
@@ -41,6 +42,10 @@ def test_options_and_limits_are_told_as_they_are() -> None:
     for name in PlanOptions.model_fields:
         assert f"| `{name}` |" in MANUAL
     assert f"above {settings.max_body_bytes // 2**20} MiB, or nested deeper than {MAX_DEPTH}" in MANUAL
+    report, other = (int(form.most_bytes or 0) // 1024 for form in (JobEvent, PrecomputeRequest))
+    assert f"a report above {report} KiB, an acknowledgement or a precompute request above {other};" in MANUAL
+    commas, colons, brackets = MOST_OF.values()
+    assert f"{commas:,} commas, {colons:,} colons or {brackets:,} opening brackets" in MANUAL
     assert (
         f"{settings.queue_limit} requests wait already, or this one waited for {settings.queue_timeout_s:g} s" in MANUAL
     )

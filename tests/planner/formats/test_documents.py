@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +68,17 @@ def test_deep_nesting_is_refused(format_: Format, text: str) -> None:
     """Deep nesting is refused as such, never by running out of stack."""
     with pytest.raises(DocumentLimitError, match="nested deeper"):
         parse_document(text, format=format_)
+
+
+def test_long_texts_are_not_remembered_letter_by_letter() -> None:
+    """Measuring the depth of a document takes no more memory than the document, however long its texts are."""
+    text = json.dumps(["x" * 2_000_000, "\n" * 500_000])
+    tracemalloc.start()
+    try:
+        parse_document(text, format="json")
+        assert tracemalloc.get_traced_memory()[1] < 4 * len(text)
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("format_", ["yaml", "json"])
