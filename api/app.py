@@ -131,7 +131,14 @@ def create_app(settings: Settings, *, worker_command: Sequence[str] = DEFAULT_CO
 
     # The pages that draw the OpenAPI document load scripts from elsewhere, so only the document is served.
     app = FastAPI(
-        title="RePlan", version=version, description=_DESCRIPTION, lifespan=lifespan, docs_url=None, redoc_url=None
+        title="RePlan",
+        version=version,
+        description=_DESCRIPTION,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        # A redirect's address is made of the Host header, and its answer is no problem document.
+        redirect_slashes=False,
     )
     app.state.telemetry, app.state.drain = telemetry, drain
     app.state.bodies = BodyReader(max_bytes=settings.max_body_bytes)

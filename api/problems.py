@@ -44,6 +44,7 @@ from planner import errors
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 2
 _MOST_DETAIL = 4000
+_MOST_PLACE = 500
 _LOG = logging.getLogger("replan.api")
 _T = TypeVar("_T")
 
@@ -150,13 +151,12 @@ def problem(
         "title": http.HTTPStatus(status).phrase,
         "status": status,
         "code": code,
-        # A message may repeat what it is about, such as a key of a megabyte.
-        "detail": detail if len(detail) <= _MOST_DETAIL else f"{detail[:_MOST_DETAIL]}...",
+        "detail": _cut(detail, _MOST_DETAIL),
     }
     if instance is not None:
         document["instance"] = instance
     if places:
-        document["errors"] = [dict(place) for place in places]
+        document["errors"] = [{name: _cut(text, _MOST_PLACE) for name, text in place.items()} for place in places]
     if current_epoch is not None:
         document["current_epoch"] = current_epoch
     content = json.dumps(document, ensure_ascii=False).encode("utf-8", "replace")
@@ -183,6 +183,11 @@ def problem_of(error: errors.ReplanError) -> Response:
         current_epoch=error.current if isinstance(error, EpochConflictError) else None,
         headers=headers,
     )
+
+
+def _cut(text: str, most: int) -> str:
+    """A text that may repeat what it is about, such as a key of a megabyte, with an end."""
+    return text if len(text) <= most else f"{text[:most]}..."
 
 
 def _nearest(table: Mapping[type[errors.ReplanError], _T], kind: type[errors.ReplanError]) -> _T | None:

@@ -97,7 +97,8 @@ def test_unknown_plans_paths_and_methods_are_problems(client: TestClient) -> Non
     """What is not there, and methods a path does not take, get problem documents; 405 says what is allowed."""
     for path in ("/v1/plans/" + "0" * 64, "/v1/plans/x/summary", "/v1/plans/x/programs/0/0", "/v1/plans/%00"):
         check_problem(client.get(path), 404, "not_found")
-    check_problem(client.get("/v2"), 404, "route_not_found")
+    for path in ("/v2", "/v1/jobs/", "/v1/jobs/x/", "/v1/jobs/x/epochs/current/", "/healthz/"):
+        check_problem(client.get(path, follow_redirects=False), 404, "route_not_found")
     answer = client.delete("/v1/plans/x")
     check_problem(answer, 405, "method_not_allowed")
     assert answer.headers["allow"] == "GET"

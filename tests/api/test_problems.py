@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from api.errors import RequestError
 from api.models import pointer
 from api.problems import STATUS_OF_ERROR, problem_of
 from planner.errors import ReplanError
@@ -52,3 +53,11 @@ def test_messages_may_hold_any_text() -> None:
     """Half a surrogate pair from a client's JSON does not break the answer."""
     kind = next(kind for kind, status in STATUS_OF_ERROR.items() if status == 422)
     assert json.loads(problem_of(kind("node '\ud800'")).body)["code"] == kind.code
+
+
+def test_what_is_repeated_of_a_request_is_cut() -> None:
+    """A megabyte that a message or a place repeats does not come back whole."""
+    long = "x" * 1_000_000
+    answer = problem_of(RequestError(long, hint=long, places=[{"pointer": f"/{long}", "detail": long}] * 3))
+    assert len(answer.body) < 10_000
+    assert json.loads(answer.body)["errors"][0]["pointer"].startswith("/xxx")
