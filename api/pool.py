@@ -58,6 +58,7 @@ class _Ticket:
     answer: asyncio.Future[list[bytes]]
     num_attempts: int = 0
     expiry: asyncio.TimerHandle | None = None
+    is_preempted: bool = False
 
 
 class SolvePool:
@@ -102,6 +103,7 @@ class SolvePool:
         self._sleepers = {reserved: collections.deque[asyncio.Future[None]]() for reserved in (True, False)}
         self._num_idle = 0
         self._num_ready = 0
+        self._running: dict[_Ticket, SolverProcess] = {}
         self._lanes: list[asyncio.Task[None]] = []
 
     @property
@@ -175,6 +177,8 @@ class SolvePool:
             )
         self._waiting[priority][ticket] = None
         self._wake_lane()
+        if priority is Priority.EVENT:
+            self._make_room()
         try:
             return worker.unpack(await ticket.answer)
         finally:
@@ -189,6 +193,23 @@ class SolvePool:
         self._waiting[ticket.priority].pop(ticket, None)
         if ticket.expiry is not None:
             ticket.expiry.cancel()
+
+    def _make_room(self) -> None:
+        """Stop a background request where an event would have to wait for it.
+
+        An event that is worked on is over soon, so others wait for it and no background request is lost.
+        """
+        if self.num_waiting_at(Priority.EVENT) <= self._num_idle:
+            return
+        if any(ticket.priority is Priority.EVENT for ticket in self._running):
+            return
+        in_background = [
+            ticket for ticket in self._running if ticket.priority.is_background and not ticket.is_preempted
+        ]
+        if in_background:
+            ticket = max(in_background, key=lambda ticket: ticket.priority)
+            ticket.is_preempted = True
+            self._running[ticket].kill()
 
     async def _run_lane(self, is_reserved: bool) -> None:
         while True:
@@ -227,13 +248,19 @@ class SolvePool:
     async def _answer(self, process: SolverProcess, ticket: _Ticket) -> bool:
         """Have one request answered; false when the process is of no more use."""
         ticket.num_attempts += 1
+        self._running[ticket] = process
         try:
             answer = await process.call(ticket.request, timeout_s=ticket.timeout_s)
         except TimeoutError:
             _fail(ticket, SolveTimeoutError(f"no answer after {ticket.timeout_s:g} s: the solver was killed"))
             return False
         except messages.MessageEndError:
-            _LOG.warning("a solver process ended during attempt %d of a request", ticket.num_attempts)
+            if ticket.is_preempted:
+                _LOG.info("a background search makes room for an event; it begins anew later")
+                ticket.num_attempts -= 1
+                ticket.is_preempted = False
+            else:
+                _LOG.warning("a solver process ended during attempt %d of a request", ticket.num_attempts)
             if ticket.num_attempts >= MAX_ATTEMPTS:
                 _fail(ticket, SolverCrashedError(f"the solver process ended {MAX_ATTEMPTS} times over this request"))
             elif not ticket.answer.done():
@@ -243,6 +270,8 @@ class SolvePool:
         except asyncio.CancelledError:
             _fail(ticket, OverloadedError("the server is shutting down"))
             raise
+        finally:
+            del self._running[ticket]
         if not ticket.answer.done():
             ticket.answer.set_result(answer)
         return True

@@ -142,7 +142,7 @@ class Settings(BaseSettings):
         ge=1,
         le=256,
         description="Processes that solve, each one request at a time. With 2 or more, one is kept free of background work, so "
-        "that a failure whose plan is not ready need not wait; with 1 it may wait for all of `REPLAN_IMPROVEMENT_DEADLINE_S`.",
+        "that a failure whose plan is not ready need not wait; with 1 it ends background work and waits for a new process.",
     )
     queue_limit: int = Field(
         default=64,

@@ -17,6 +17,8 @@ def act(orders: Mapping[str, object]) -> None:
     if "log" in orders:
         with Path(str(orders["log"])).open("a") as log:
             log.write(f"{os.getpid()}\n")
+    if "sleep_first_s" in orders and Path(str(orders["log"])).read_text().count("\n") == 1:
+        time.sleep(float(str(orders["sleep_first_s"])))
     if "sleep_s" in orders:
         time.sleep(float(str(orders["sleep_s"])))
     if orders.get("die"):

@@ -289,3 +289,43 @@ def test_a_reserved_process_never_works_in_the_background(tmp_path: Path) -> Non
         assert [len(task.result()) for task in background] == [2, 2, 2]
 
     with_pool(test, num_processes=2, num_reserved=1)
+
+
+def test_an_event_takes_the_only_process_from_a_background_search(tmp_path: Path) -> None:
+    """With one process an event does not wait for a search in the background, which is done later all the same."""
+    log = tmp_path / "log"
+
+    async def test(pool: SolvePool) -> None:
+        # The first run of it would last longer than the test may.
+        orders = {"log": str(log), "sleep_first_s": 600}
+        background = asyncio.create_task(order(pool, priority=Priority.IMPROVEMENT, timeout_s=900, **orders))
+        await until(lambda: log.exists() and log.read_text().endswith("\n"))
+        searching = int(log.read_text())
+        (pid, _) = await order(pool, priority=Priority.EVENT)
+        assert int(pid) != searching
+        assert not is_alive(searching)
+        # It was no fault of the search: it has both of its attempts still.
+        assert len(await background) == 2
+        assert log.read_text().count("\n") == 2
+
+    with_pool(test)
+
+
+def test_an_event_takes_a_process_while_the_reserved_one_serves_a_client(tmp_path: Path) -> None:
+    """With the reserved process busy for a client an event ends the background search; a second event ends no more."""
+    logs = [tmp_path / "client", tmp_path / "search"]
+
+    async def test(pool: SolvePool) -> None:
+        await until(lambda: pool.num_ready == 2)
+        search = asyncio.create_task(
+            order(pool, priority=Priority.PRECOMPUTE, timeout_s=900, log=str(logs[1]), sleep_first_s=600)
+        )
+        await until(lambda: logs[1].exists() and logs[1].read_text().endswith("\n"))
+        client = asyncio.create_task(order(pool, timeout_s=900, log=str(logs[0]), sleep_s=600))
+        await until(lambda: logs[0].exists() and logs[0].read_text().endswith("\n"))
+        await asyncio.gather(*(order(pool, priority=Priority.EVENT) for _ in range(2)))
+        assert len(await search) == 2
+        assert not client.done()
+        client.cancel()
+
+    with_pool(test, num_processes=2, num_reserved=1)
