@@ -1,7 +1,8 @@
-"""Precompute operations: claimed from the store one at a time, done, and reported on while they run.
+"""Precompute operations: claimed from the store, those of several jobs done side by side, and reported on while they run.
 
-A replica that dies keeps an operation no longer than its lease; another one, or the same after a restart, then claims it
-and finds in the store what was made already.
+Every operation keeps as many requests before the solver processes as there are of these, and they are taken in the order they
+came: operations go on in turn, and none waits for the end of another job's. A replica that dies keeps its operations no longer
+than their lease; another one, or the same after a restart, then claims them and finds in the store what was made already.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from functools import partial
 
 from anyio import to_thread
 
-from api.errors import OverloadedError
+from api.background import Background
+from api.errors import CorruptStoreError, OverloadedError
 from api.observability.telemetry import Telemetry
 from api.precompute.executors import Executor
 from api.precompute.keys import KeysRequest, read_keys
@@ -28,6 +30,8 @@ from api.store import OperationRecord, Store
 from api.store.operations import FinalState
 from planner.errors import NotFoundError, ReplanError, StoreError
 
+MAX_AT_ONCE = 8
+"""Operations that are done side by side, one a job."""
 _MAX_NAMED_FAILURES = 8
 """Keys without a plan that the row of an operation names."""
 _REPORT_S = 1.0
@@ -59,6 +63,8 @@ class PrecomputeEngine:
         Called in the event loop with the operation and its progress after each key.
     telemetry
         Where keys and searches are counted.
+    background
+        What keeps the engine running.
     """
 
     def __init__(
@@ -71,6 +77,7 @@ class PrecomputeEngine:
         grace_s: float = 60.0,
         on_progress: Callable[[OperationRecord, Progress], None] = lambda _operation, _progress: None,
         telemetry: Telemetry | None = None,
+        background: Background | None = None,
     ) -> None:
         self.owner = new_owner()
         self._store = store
@@ -80,23 +87,27 @@ class PrecomputeEngine:
         self._grace_s = grace_s
         self._on_progress = on_progress
         self._telemetry = telemetry or Telemetry()
+        self._background = background or Background(self._telemetry)
+        self._working: dict[asyncio.Task[None], OperationRecord] = {}
+        self._paused_until = 0.0
         self._woken = asyncio.Event()
         self._loop: asyncio.Task[None] | None = None
         self._runs: dict[str, PrecomputeRun] = {}
 
     def start(self) -> None:
-        """Begin to do operations that are queued or left by dead processes, one after another."""
-        self._loop = asyncio.create_task(self._serve())
+        """Begin to do operations that are queued or left by dead processes."""
+        self._loop = self._background.run("precomputing", self._serve)
 
     def wake(self) -> None:
         """Look at once: an operation was queued here, or is to be cancelled."""
         self._woken.set()
 
     async def close(self) -> None:
-        """Stop; the operation that is being done goes back into the queue."""
-        if self._loop is not None:
-            self._loop.cancel()
-            await asyncio.gather(self._loop, return_exceptions=True)
+        """Stop; the operations that are being done go back into the queue."""
+        tasks = [*self._working] if self._loop is None else [self._loop, *self._working]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def progress(self, operation_id: str) -> Progress | None:
         """How far an operation is that is being done here, with the time left; ``None`` where it is not, or not yet."""
@@ -108,22 +119,61 @@ class PrecomputeEngine:
         return self._store.claim_operation(self.owner, self._lease_s, operation_id=operation_id)
 
     async def _serve(self) -> None:
+        loop = asyncio.get_running_loop()
         while True:
             self._woken.clear()
-            wait_s = self._poll_s
-            try:
-                operation = await to_thread.run_sync(self.claim)
-                if operation is not None:
-                    wait_s = 0.0
-                    await self.perform(operation)
-            except ReplanError as error:
-                # A store without space or connection is not there again in a moment, and what was solved for it is lost.
-                wait_s = self._lease_s if isinstance(error, StoreError) else self._poll_s
-                _LOG.error("precomputing stopped: %s", error)
+            wait_s = self._paused_until - loop.time()
+            if wait_s <= 0:
+                wait_s = self._poll_s
+                try:
+                    if len(self._working) < MAX_AT_ONCE and await self._begin_next():
+                        continue
+                except Exception as error:
+                    self._pause(error, "no operation can be claimed")
             with contextlib.suppress(TimeoutError):
                 # Not asyncio.wait_for: before Python 3.12 that loses a cancellation which comes together with the event.
                 async with asyncio.timeout(wait_s):
                     await self._woken.wait()
+
+    async def _begin_next(self) -> bool:
+        """Claim an operation of a job that no other is done for, and begin it; whether there was one."""
+        claim = partial(self._store.claim_operation, self.owner, self._lease_s, besides=tuple(self._working.values()))
+        operation = await to_thread.run_sync(claim)
+        if operation is None:
+            return False
+        task = asyncio.create_task(self._do(operation), name=f"operation {operation.operation_id}")
+        self._working[task] = operation
+        task.add_done_callback(self._on_done)
+        return True
+
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        del self._working[task]
+        self._woken.set()
+
+    async def _do(self, operation: OperationRecord) -> None:
+        what = f"operation {operation.operation_id} stopped"
+        try:
+            await self.perform(operation)
+        except CorruptStoreError as error:
+            self._telemetry.degraded("operation_corrupt")
+            _LOG.error("%s: %s", what, error)
+        except (StoreError, OverloadedError) as error:
+            self._pause(error, what)
+        except ReplanError as error:
+            _LOG.error("%s: %s", what, error)
+        except Exception:
+            self._telemetry.degraded("operation_failed")
+            _LOG.exception(what)
+
+    def _pause(self, error: Exception, what: str) -> None:
+        """Tell what went wrong, and begin no operation for a while, since others would meet it too."""
+        is_foreseen = isinstance(error, ReplanError)
+        if not is_foreseen:
+            self._telemetry.degraded("operation_failed")
+        _LOG.error("%s: %s", what, error, exc_info=None if is_foreseen else error)
+        # A store without space or connection is not there again in a moment, and what was solved for it is lost.
+        wait_s = self._poll_s if isinstance(error, OverloadedError) else self._lease_s
+        self._paused_until = asyncio.get_running_loop().time() + wait_s
 
     async def perform(self, operation: OperationRecord, document: bytes | None = None) -> tuple[KeyFailure, ...]:
         """Do an operation that :attr:`owner` has claimed, and say in the store how it ended.
@@ -150,19 +200,29 @@ class PrecomputeEngine:
         operation_id, owner = operation.operation_id, self.owner
         try:
             failures, is_complete = await self._while_leased(operation, document)
+        except CorruptStoreError as error:
+            # It is damaged for every other server too.
+            await self._fail(operation, f"{error.code}: {error}")
+            raise
         except (StoreError, OverloadedError, asyncio.CancelledError):
             # In this thread: a task that was cancelled gets no other. It is one short transaction.
             with contextlib.suppress(StoreError):
                 self._store.release_operation(operation_id, owner)
             raise
         except ReplanError as error:
-            text = f"{error.code}: {error}"
-            await to_thread.run_sync(self._store.finish_operation, operation_id, owner, "failed", text)
+            await self._fail(operation, f"{error.code}: {error}")
+            raise
+        except Exception:
+            await self._fail(operation, "internal: something went wrong inside the service; its log names the cause")
             raise
         state: FinalState = "done" if is_complete else "cancelled"
         text_of_failures = _failures_text(failures)
         await to_thread.run_sync(self._store.finish_operation, operation_id, owner, state, text_of_failures)
         return tuple(failures)
+
+    async def _fail(self, operation: OperationRecord, text: str) -> None:
+        finish = partial(self._store.finish_operation, operation.operation_id, self.owner, "failed", text)
+        await to_thread.run_sync(finish)
 
     async def _while_leased(
         self, operation: OperationRecord, document: bytes | None
@@ -185,10 +245,16 @@ class PrecomputeEngine:
         return run.failures, progress.num_left == 0
 
     async def _prepare(self, operation: OperationRecord, document: bytes | None, stop: asyncio.Event) -> PrecomputeRun:
-        options = PrecomputeOptions.load(operation.options)
+        try:
+            options = PrecomputeOptions.load(operation.options)
+            form = KeysRequest(tolerance=operation.tolerance, mode=operation.mode)
+        except ValueError as error:
+            raise CorruptStoreError(
+                f"operation {operation.operation_id} is damaged", hint="start another one in its place"
+            ) from error
         if document is None:
             document = await to_thread.run_sync(self._document, operation, options)
-        request = KeysRequest(tolerance=operation.tolerance, mode=operation.mode).message(document)
+        request = form.message(document)
         keys = read_keys(await self._executor.run(request, timeout_s=self._grace_s))
         return PrecomputeRun(
             store=self._store,
@@ -217,6 +283,10 @@ class PrecomputeEngine:
                     stop.set()
             except StoreError as error:
                 _LOG.error("the progress of operation %s cannot be stored: %s", operation.operation_id, error)
+            except Exception:
+                # Without its lease another server would do it too.
+                _LOG.exception("the progress of operation %s cannot be stored", operation.operation_id)
+                self._telemetry.degraded("operation_report_failed")
             await asyncio.sleep(min(_REPORT_S, self._lease_s / 3))
 
     async def _report(self, operation: OperationRecord, progress: Progress | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -134,7 +135,14 @@ class OperationRows(Database):
             query = query.where(OPERATIONS.c.job_id == job_id)
         return tuple(_record(row) for row in self._read(lambda connection: connection.execute(query).all()))
 
-    def claim_operation(self, owner: str, lease_s: float, *, operation_id: str | None = None) -> OperationRecord | None:
+    def claim_operation(
+        self,
+        owner: str,
+        lease_s: float,
+        *,
+        operation_id: str | None = None,
+        besides: Sequence[OperationRecord] = (),
+    ) -> OperationRecord | None:
         """Take over the oldest operation that is queued, or whose owner has let its lease run out.
 
         Parameters
@@ -146,6 +154,8 @@ class OperationRows(Database):
         operation_id
             Claim this operation only. Without it, those that were started for a job file, which only their maker can do,
             are left alone.
+        besides
+            What the owner does now: of the same jobs, by id or by hash, nothing is claimed.
 
         Returns
         -------
@@ -159,6 +169,10 @@ class OperationRows(Database):
             expired = (o.state == "running") & (o.lease_until < now)
             which = o.job_id.is_not(None) if operation_id is None else o.operation_id == operation_id
             query = sa.select(o.operation_id).where(which, (o.state == "queued") | expired)
+            query = query.where(
+                o.job_id.is_(None) | o.job_id.not_in([other.job_id for other in besides if other.job_id is not None]),
+                o.job_sha256.not_in([other.job_sha256 for other in besides]),
+            )
             query = query.order_by(o.created_at, o.operation_id).limit(1)
             found: str | None = connection.execute(self._locked(query, skip_locked=True)).scalar()
             if found is None:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
+from api.observability.telemetry import Telemetry
 from api.precompute.engine import PrecomputeEngine
 from api.precompute.options import PrecomputeOptions
 from api.precompute.run import PrecomputeRun
 from api.store import OperationRecord, Store
+from api.store.schema import OPERATIONS
 from planner.errors import StoreError
-from tests.precomputing import DOCUMENT, FAULT_FREE, ONE_FAILED, SHA256, Here, Watched
+from planner.formats.job_file import job_from_document
+from planner.job_hash import job_sha256
+from tests.precomputing import DOCUMENT, FAULT_FREE, LONG_JOB, ONE_FAILED, SHA256, Here, Watched
 
 
 def queue(store: Store, *, tolerance: int = 1, revision: int = 1) -> OperationRecord:
@@ -26,12 +32,16 @@ def queue(store: Store, *, tolerance: int = 1, revision: int = 1) -> OperationRe
 
 
 def with_engine(
-    store: Store, executor: Any, test: Callable[[PrecomputeEngine], Awaitable[None]], lease_s: float = 0.6
+    store: Store,
+    executor: Any,
+    test: Callable[[PrecomputeEngine], Awaitable[None]],
+    lease_s: float = 0.6,
+    telemetry: Telemetry | None = None,
 ) -> None:
     """Run a test beside a started engine and close that."""
 
     async def run() -> None:
-        engine = PrecomputeEngine(store=store, executor=executor, lease_s=lease_s, poll_s=0.1)
+        engine = PrecomputeEngine(store=store, executor=executor, lease_s=lease_s, poll_s=0.1, telemetry=telemetry)
         engine.start()
         try:
             await test(engine)
@@ -191,7 +201,8 @@ def test_an_operation_that_cannot_be_done_does_not_keep_the_next_from_being_done
 def test_a_store_that_fails_for_a_while_delays_and_loses_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The operation goes back into the queue when a template cannot be written, and is done once it can."""
     operation = queue(store)
-    put, refusals = store.put_template, []
+    put = store.put_template
+    refusals: list[str] = []
 
     def refuse_twice(**values: Any) -> Any:
         if len(refusals) < 2:
@@ -206,3 +217,98 @@ def test_a_store_that_fails_for_a_while_delays_and_loses_nothing(store: Store, m
 
     with_engine(store, Here(), test)
     assert refusals == [FAULT_FREE, FAULT_FREE]
+
+
+@pytest.mark.parametrize("changes", [{"options": b"{}}"}, {"options": b'{"seed":-1}'}, {"tolerance": -1}])
+def test_a_damaged_operation_fails_and_the_next_is_done(store: Store, changes: dict[str, Any]) -> None:
+    """What stands in the way of one operation ends it, is counted, and stands in no other's way."""
+    telemetry = Telemetry()
+    damaged = queue(store)
+    store._write(
+        lambda connection: connection.execute(
+            OPERATIONS.update().where(OPERATIONS.c.operation_id == damaged.operation_id).values(**changes)
+        )
+    )
+    whole = queue(store)
+
+    async def test(_engine: PrecomputeEngine) -> None:
+        ended = await until_ended(store, damaged)
+        assert ended.state == "failed"
+        assert ended.error is not None
+        assert ended.error.startswith("store_corrupt: ")
+        assert (await until_ended(store, whole)).state == "done"
+
+    with_engine(store, Here(), test, telemetry=telemetry)
+    assert telemetry.registry.get_sample_value("replan_degradations_total", {"kind": "operation_corrupt"}) == 1
+
+
+def test_an_unforeseen_error_ends_an_operation_and_not_the_engine(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A bug is told with its traceback and counted, its operation has failed, and the next one is done."""
+    telemetry = Telemetry()
+    first = queue(store)
+
+    async def fail_first(number: int) -> None:
+        if number == 1:
+            raise KeyError("a bug")
+
+    async def test(_engine: PrecomputeEngine) -> None:
+        ended = await until_ended(store, first)
+        assert ended.state == "failed"
+        assert ended.error is not None
+        assert ended.error.startswith("internal: ")
+        assert (await until_ended(store, queue(store))).state == "done"
+
+    with caplog.at_level(logging.ERROR):
+        with_engine(store, Watched(before=fail_first), test, telemetry=telemetry)
+    assert "KeyError" in caplog.text
+    assert telemetry.registry.get_sample_value("replan_degradations_total", {"kind": "operation_failed"}) == 1
+
+
+def test_claiming_that_fails_is_told_and_tried_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error that nobody foresaw in looking for work does not end the looking."""
+    telemetry = Telemetry()
+    claim = store.claim_operation
+    failures: list[object] = []
+
+    def fail_once(*values: Any, **options: Any) -> OperationRecord | None:
+        if not failures:
+            failures.append(values)
+            raise ValueError("a row that cannot be read")
+        return claim(*values, **options)
+
+    monkeypatch.setattr(store, "claim_operation", fail_once)
+
+    async def test(_engine: PrecomputeEngine) -> None:
+        assert (await until_ended(store, queue(store))).state == "done"
+
+    with_engine(store, Here(), test, telemetry=telemetry)
+    assert telemetry.registry.get_sample_value("replan_degradations_total", {"kind": "operation_failed"}) == 1
+
+
+def test_operations_of_several_jobs_go_on_side_by_side(store: Store) -> None:
+    """A short operation is done while a long one of another job is on its way; a second one of that job waits for the first."""
+    long, next_one = queue(store), queue(store)
+    other = job_sha256(job_from_document(LONG_JOB))
+    done = asyncio.Event()
+
+    async def wait_at_first(number: int) -> None:
+        if number == 1:
+            await done.wait()
+
+    async def test(_engine: PrecomputeEngine) -> None:
+        while not executor.asked:
+            await asyncio.sleep(0.01)
+        store.put_job("other", document=json.dumps(LONG_JOB).encode(), job_sha256=other, tolerance=0, mode="all")
+        options = PrecomputeOptions(revision=1, deadline_s=0.1).dump()
+        short = store.create_operation(job_id="other", job_sha256=other, mode="all", tolerance=0, options=options)
+        assert (await until_ended(store, short)).state == "done"
+        assert store.operation(long.operation_id).state == "running"
+        assert store.operation(next_one.operation_id).state == "queued"
+        done.set()
+        assert counts(await until_ended(store, long)) == (5, 5, 0, 0)
+        assert counts(await until_ended(store, next_one)) == (5, 0, 0, 5)
+
+    executor = Watched(before=wait_at_first)
+    with_engine(store, executor, test)
