@@ -13,6 +13,7 @@ from api.problems import problem_of
 from api.security.addresses import client_of, is_loopback, is_loopback_host_header, is_network_address
 from api.security.authenticator import Authenticator, Principal
 from api.security.rate_limits import RateLimiter
+from api.security.rechecks import KeyedSend, WithdrawnError
 from api.security.scopes import Access, required_access
 from planner.errors import ReplanError
 
@@ -81,7 +82,33 @@ class Gate:
             await response(scope, receive, send)
             return
         scope.setdefault("state", {})["principal"] = principal
-        await self._app(scope, _BodyDeadline(receive, self._body_timeout_s) if _has_body(scope) else receive, send)
+        if _has_body(scope):
+            receive = _BodyDeadline(receive, self._body_timeout_s)
+        # What was asked to be changed may be changed by now, so the answer to that is never withheld.
+        if principal is None or scope["method"] not in _FETCH:
+            await self._app(scope, receive, send)
+        else:
+            await self._answer_keyed(scope, receive, send)
+
+    async def _answer_keyed(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request for as long as its key holds: long polls and streams must not go on with one that was revoked."""
+        keyed = KeyedSend(send, lambda: self._require_key(scope))
+        try:
+            await self._app(scope, receive, keyed)
+        except WithdrawnError as error:
+            self._telemetry.request_refused(error.reason.code)
+            if keyed.has_started:
+                await keyed.end()
+            else:
+                await problem_of(error.reason)(scope, receive, send)
+
+    async def _require_key(self, scope: Scope) -> None:
+        """Check again the key of a request that was let in."""
+        text = _bearer_token(scope)
+        assert self._authenticator is not None
+        assert text is not None
+        if await self._authenticator.authenticate(text) is None:
+            raise _unknown_key()
 
     async def _admit(self, scope: Scope) -> Principal | None:
         access = required_access(scope["method"], scope["path"])
@@ -118,7 +145,7 @@ class Gate:
         principal = await authenticator.authenticate(text)
         if principal is None:
             self._count_refusal(peer)
-            raise KeyMissingError("the service does not know this API key, or it was revoked")
+            raise _unknown_key()
         return principal
 
     def _count_refusal(self, peer: str) -> None:
@@ -146,6 +173,10 @@ class _BodyDeadline:
             raise SlowRequestError(f"the body did not arrive within {self._timeout_s:g} s") from error
         self._is_whole = not message.get("more_body", False)
         return message
+
+
+def _unknown_key() -> KeyMissingError:
+    return KeyMissingError("the service does not know this API key, or it was revoked")
 
 
 def _bearer_token(scope: Scope) -> str | None:
