@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from anyio import to_thread
@@ -29,6 +29,7 @@ from api.jobs.epoch_body import (
 from api.jobs.loaded import LoadedJob
 from api.jobs.pairs import groups_of_new_pairs, pairs_of_workers
 from api.jobs.positions import Moved, kept_moves, loads, moved_by, problem_of
+from api.jobs.revising import carry_places, is_same_layout
 from api.jobs.slot_bounds import slot_cost_of
 from api.jobs.solving import TemplateMaker
 from api.jobs.templates import KnownTemplate, Templates
@@ -68,11 +69,15 @@ class Base:
     state
         What is down and slow in it.
     dead
-        Workers that are down through it.
+        Workers that are down through it, or hold nothing of what the next one needs of them.
     moved
         Who stands elsewhere than at home.
     body
         What clients were answered.
+    loaded
+        The job that it was for, where the next one is for another revision with the same layout.
+    is_of_other_layout
+        Whether the next one is for a revision with another layout, which no connection outlives.
     """
 
     epoch: int
@@ -80,6 +85,8 @@ class Base:
     dead: frozenset[Worker]
     moved: dict[Worker, Worker]
     body: EpochBody
+    loaded: LoadedJob | None = None
+    is_of_other_layout: bool = False
 
     @classmethod
     def of(cls, record: EpochRecord) -> Base:
@@ -92,6 +99,12 @@ class Base:
             moved={parse_worker(entry.worker): parse_worker(entry.position) for entry in body.moved},
             body=body,
         )
+
+    def carried_over(self, old: LoadedJob, new: LoadedJob) -> Base:
+        """The same epoch as the next revision of its job finds it."""
+        dead, moved = carry_places(old.job, new.job, self.dead, self.moved)
+        is_same = is_same_layout(old.job, new.job)
+        return replace(self, dead=dead, moved=moved, loaded=old if is_same else None, is_of_other_layout=not is_same)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,9 +214,7 @@ class Drafter:
 
     def _begin(self, job_id: str, revision: int, loaded: LoadedJob, base: Base | None, change: Change) -> _Work:
         failures = to_failure_set(loaded.job, change.state)
-        # A new revision starts with everybody at home: the job is started anew for it.
-        before = base.moved if base is not None and change.cause != "revised" else {}
-        moved = kept_moves(before, failures.dead)
+        moved = kept_moves({} if base is None else base.moved, failures.dead)
         work = _Work(
             job_id=job_id,
             revision=revision,
@@ -310,7 +321,7 @@ class Drafter:
         template, loaded = known.template, work.loaded
         relabelling = instantiate(template, work.problem, loaded.racks)
         new = pairs_of_workers(relabel_pairs(template.pairs, relabelling), loaded.job, work.moved)
-        old = None if work.change.cause == "revised" else self._pairs_of(work.job_id, loaded, work.base)
+        old = self._pairs_of(work.job_id, loaded, work.base)
         num_new, groups = groups_of_new_pairs(old, new, loaded.job, work.moved)
         plan = EpochPlan(
             template=known.record.sha256,
@@ -327,10 +338,10 @@ class Drafter:
         return plan, num_new, groups
 
     def _pairs_of(self, job_id: str, loaded: LoadedJob, base: Base | None) -> IntColumn | None:
-        """Pairs of workers that an epoch's plan connects; ``None`` where it has no plan, or its template has gone."""
-        if base is None or base.body.plan is None:
+        """Pairs of workers that an epoch's plan connects; ``None`` where none is known to."""
+        if base is None or base.body.plan is None or base.is_of_other_layout:
             return None
-        plan = base.body.plan
+        plan, loaded = base.body.plan, base.loaded or loaded
         with self._lock:
             pairs = self._pairs.get((job_id, base.epoch))
         if pairs is None:
@@ -351,8 +362,8 @@ class Drafter:
         return pairs
 
     def _migrations(self, work: _Work) -> list[EpochMigration]:
-        """What has to be loaded before this epoch runs; nothing for a first epoch or revision, which start the job."""
-        if work.base is None or work.change.cause == "revised":
+        """What has to be loaded before this epoch runs; nothing for a first epoch, which starts the job."""
+        if work.base is None:
             return []
         found = loads(work.loaded.job, (work.base.dead, work.base.moved), (work.failures.dead, work.moved))
         return [

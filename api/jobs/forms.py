@@ -26,16 +26,16 @@ class JobRegistration(Form):
     """A job to register, or the next revision of one."""
 
     job: dict[str, Any] = Field(description="The job document: the same as a job file's, as JSON.")
-    tolerance: int = Field(
-        default=1,
-        ge=0,
-        le=MAX_TOLERANCE,
-        description="Failed workers that plans are to be ready for, together over all slots.",
+    tolerance: Annotated[int, Field(ge=0, le=MAX_TOLERANCE)] | None = Field(
+        default=None,
+        description="Failed workers that plans are to be ready for, together over all slots; left out or null: as many as "
+        "before, 1 for a new job.",
     )
     mode: Mode | None = Field(
         default=None,
         description="Plans that are made ready when the job is registered. all: every distribution of that many failures over "
-        "the slots; normalized: for each number of failures the distribution that migrations lead to; null: none.",
+        "the slots; normalized: for each number of failures the distribution that migrations lead to; null: none; left out: the "
+        "same as before, none for a new job.",
     )
 
 

@@ -30,12 +30,13 @@ from api.precompute.options import PrecomputeOptions
 from api.settings import Settings
 from api.store import Appended, EpochRecord, JobRecord, OperationRecord, Store
 from api.store.watch import EpochFeed
-from planner.errors import FailureSetError, ScheduleFormatError, SolverError
+from planner.errors import FailureSetError, NotFoundError, ScheduleFormatError, SolverError
 from planner.failure_state import EventKind, FailureEvent, FailureState, apply_event, carry_over, to_failure_set
 from planner.operation import parse_worker
 from planner.plan_content import canonical_json
 from planner.tolerance import ToleranceMode, require_listable
 
+DEFAULT_TOLERANCE = 1
 MAX_TRIES = 100
 """How often an event is worked out anew because the job moved on meanwhile, through other servers."""
 
@@ -150,11 +151,12 @@ class JobService:
         """
         document = await to_thread.run_sync(canonical_json, form.job)
         loaded = await to_thread.run_sync(self.jobs.load, document)
-        require_listable(loaded.job, form.tolerance, form.mode or ToleranceMode.NORMALIZED)
         async with self._locked(job_id):
+            tolerance, mode = await to_thread.run_sync(self._tolerance_of, job_id, form)
+            require_listable(loaded.job, tolerance, mode or ToleranceMode.NORMALIZED)
             await self._require_plan(loaded)
             record, is_new = await to_thread.run_sync(
-                self.store.put_job, job_id, document, loaded.sha256, form.tolerance, form.mode
+                self.store.put_job, job_id, document, loaded.sha256, tolerance, mode
             )
             epoch = await self._follow_revision(record, loaded)
         operation = None if record.mode is None else await self._precompute_once(record, record.mode)
@@ -310,7 +312,7 @@ class JobService:
                 return current
             base, change = None, Change(cause="registered", state=FailureState())
             if current is not None:
-                base = Base.of(current)
+                base = await to_thread.run_sync(self._base_for, current, loaded)
                 state, dropped = carry_over(loaded.job, base.state)
                 change = Change(
                     cause="revised", state=state, dropped=dropped, shards_restored=base.body.shards_restored
@@ -321,6 +323,25 @@ class JobService:
             except StaleBaseError:
                 continue
         raise StaleBaseError(f"job {job.job_id!r} moved on {MAX_TRIES} times while its revision was worked out")
+
+    def _tolerance_of(self, job_id: str, form: JobRegistration) -> tuple[int, Mode | None]:
+        """Tolerance and mode of a registration; what it leaves out stays as it is."""
+        tolerance, mode = form.tolerance, form.mode
+        if tolerance is not None and "mode" in form.model_fields_set:
+            return tolerance, mode
+        try:
+            known = self.store.job(job_id)
+        except NotFoundError:
+            return DEFAULT_TOLERANCE if tolerance is None else tolerance, mode
+        return (
+            known.tolerance if tolerance is None else tolerance,
+            mode if "mode" in form.model_fields_set else known.mode,
+        )
+
+    def _base_for(self, current: EpochRecord, loaded: LoadedJob) -> Base:
+        """An epoch of an earlier revision, as the one that follows it for this job finds it."""
+        old = self.jobs.load(self.store.job_revision(current.job_id, current.revision).document)
+        return Base.of(current).carried_over(old, loaded)
 
     async def _draft_event(
         self, job: JobRecord, current: EpochRecord, loaded: LoadedJob, event: JobEvent

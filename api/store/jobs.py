@@ -68,7 +68,8 @@ class JobRows(Database):
         Returns
         -------
         tuple[JobRecord, bool]
-            The job, and whether this made a new revision; the same document, tolerance and mode again change nothing.
+            The job, and whether this made a new revision. The same document again makes none: tolerance and mode, which no
+            epoch depends on, are those of the newest revision from then on.
         """
 
         def work(connection: sa.Connection) -> tuple[JobRecord, bool]:
@@ -87,20 +88,23 @@ class JobRows(Database):
                 updated_at=now,
             )
             job = connection.execute(self._locked(sa.select(JOBS).where(JOBS.c.job_id == job_id))).one()
+            known = self._record(connection, job_id, job.revision) if job.revision > 0 else None
+            is_new = known is None or (known.document, known.job_sha256) != (document, job_sha256)
+            if known is not None and not is_new and (known.tolerance, known.mode) == (tolerance, mode):
+                return known, False
+            revision = job.revision + is_new
             values: dict[str, Any] = {
-                "document": document,
-                "job_sha256": job_sha256,
                 "tolerance": tolerance,
                 "mode": mode,
+                "checksum": _checksum(job_id, revision, document, job_sha256, tolerance, mode),
             }
-            if job.revision > 0:
-                known = self._record(connection, job_id, job.revision)
-                if all(getattr(known, name) == value for name, value in values.items()):
-                    return known, False
-            revision = job.revision + 1
-            checksum = _checksum(job_id, revision, document, job_sha256, tolerance, mode)
-            row = {"job_id": job_id, "revision": revision, "created_at": now, "checksum": checksum}
-            connection.execute(JOB_REVISIONS.insert().values(**row, **values))
+            if not is_new:
+                r = JOB_REVISIONS.c
+                row = JOB_REVISIONS.update().where(r.job_id == job_id, r.revision == revision)
+                connection.execute(row.values(**values))
+                return self._record(connection, job_id, revision), False
+            values |= {"document": document, "job_sha256": job_sha256, "revision": revision, "created_at": now}
+            connection.execute(JOB_REVISIONS.insert().values(job_id=job_id, **values))
             connection.execute(JOBS.update().where(JOBS.c.job_id == job_id).values(revision=revision, updated_at=now))
             return self._record(connection, job_id, revision), True
 

@@ -70,17 +70,19 @@ def show(job_id: str, server: str, key_file: Path | None, timeout_s: float, as_j
 @click.option(
     "--tolerance",
     type=click.IntRange(0, 1024),
-    default=1,
-    show_default=True,
-    help="Failed workers to have plans ready for.",
+    help="Failed workers to have plans ready for; left out, as many as before, 1 for a new job.",
 )
-@click.option("--mode", type=click.Choice(["normalized", "all"]), help="Make these plans ready at once.")
+@click.option(
+    "--mode",
+    type=click.Choice(["normalized", "all", "none"]),
+    help="Make these plans ready at once; left out, the same as before, none for a new job.",
+)
 @service_options
 @json_option
 def register(
     job_id: str,
     job_path: Path,
-    tolerance: int,
+    tolerance: int | None,
     mode: str | None,
     server: str,
     key_file: Path | None,
@@ -95,7 +97,12 @@ def register(
     text = read_text(job_path)
     document = parse_document(text, format=format_of(job_path, text))
     with open_client(server, key_file, timeout_s) as client:
-        body = {"job": document, "tolerance": tolerance, "mode": mode}
+        # What is not said is left to the service, which knows what the job has.
+        body: dict[str, Any] = {"job": document}
+        if tolerance is not None:
+            body["tolerance"] = tolerance
+        if mode is not None:
+            body["mode"] = None if mode == "none" else mode
         answer = client.send("PUT", "jobs", job_id, body=body).document()
     if as_json:
         print_json(answer)

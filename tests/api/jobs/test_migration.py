@@ -60,3 +60,31 @@ def test_a_move_is_kept_when_something_else_fails(server: Server) -> None:
     assert all(entry["worker"] != "1/3" for entry in dead["moved"])
     assert dead["failed_workers"] == ["0/1", "1/2", "1/3"]
     assert job.get(f"epochs/{dead['epoch']}/programs/0/0").status_code == 200
+
+
+def test_a_revision_moves_nobody(server: Server) -> None:
+    """Another document with the same layout leaves who has moved where it is, and connections as they were."""
+    job = ServedJob(server.client, "revised", UNEVEN | {"name": "revised"})
+    job.register()
+    before = job.report("node_failed", "n06")
+    assert before["moved"]
+    assert job.register(tolerance=2).json()["epoch"] == before["epoch"]
+    job.document = job.document | {"recovery": UNEVEN["recovery"] | {"repair_s": 35000}}
+    assert job.register().json()["revision"] == 2
+    after = job.current()
+    assert (after["cause"], after["moved"], after["migrations"]) == ("revised", before["moved"], [])
+    assert (after["num_new_pairs"], after["plan"]["failure_key"]) == (0, before["plan"]["failure_key"])
+
+
+def test_a_revision_with_another_node_says_who_loads(server: Server) -> None:
+    """The spare that takes a failed node's place is listed as having to load, and so is the worker that goes home."""
+    job = ServedJob(server.client, "spare", UNEVEN | {"name": "spare"})
+    job.register()
+    assert job.report("node_failed", "n06")["moved"] == [{"worker": "1/3", "position": "1/2"}]
+    job.document = job.document | {"topology": UNEVEN["topology"] | {"nodes": "n[00-05],n99,n[07-11]"}}
+    assert job.register().status_code == 200
+    after = job.current()
+    assert (after["dropped"], after["failed_workers"], after["moved"]) == (["n06"], [], [])
+    assert {(load["from"], load["to"]) for load in after["migrations"]} == {("1/2", "1/2"), ("1/3", "1/3")}
+    assert all(load["copy_from"] is not None for load in after["migrations"])
+    assert after["num_new_pairs"] > 0

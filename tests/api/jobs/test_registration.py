@@ -42,6 +42,20 @@ def test_another_document_is_a_revision_that_keeps_failures(job: ServedJob) -> N
     assert [job.get(f"epochs/2{path}").content for path in ("", "/programs/0/2")] == before
 
 
+def test_another_tolerance_or_mode_makes_no_epoch(job: ServedJob) -> None:
+    """They are changed and nothing else is; left out, both stay as they are, and null takes the mode away."""
+    job.report("node_failed", "n06")
+    before = job.current()
+    seen = []
+    for fields in ({"tolerance": 0, "mode": "all"}, {}, {"tolerance": None}, {"mode": None}, {"tolerance": 2}):
+        answer = job.register(**fields).json()
+        seen.append((answer["tolerance"], answer["mode"]))
+        assert (answer["revision"], answer["epoch"]) == (1, 2)
+    assert seen == [(0, "all"), (0, "all"), (0, "all"), (0, None), (2, None)]
+    assert job.client.get(job.path).json()["tolerance"] == 2
+    assert job.current() == before
+
+
 def test_failures_that_a_revision_does_not_have_are_dropped(job: ServedJob) -> None:
     """A node that left the job is named as dropped and is not down any more."""
     job.report("node_failed", "n11")

@@ -67,6 +67,15 @@ def failed(replan: Json, job_id: str) -> tuple[str, list[str]]:
     return failures["nodes"], failures["workers"]
 
 
+def test_what_a_registration_does_not_say_stays(job_id: str, replan: Json) -> None:
+    """A known job keeps the tolerance and the mode that are not given; neither makes a revision, and none ends a mode."""
+    options = (["--tolerance", "2", "--mode", "normalized"], [], ["--tolerance", "0"], ["--mode", "none"], [])
+    found = [replan("jobs", "register", job_id, str(JOB_FILE), *given) for given in options]
+    expected = [(2, "normalized"), (2, "normalized"), (0, "normalized"), (0, None), (0, None)]
+    assert [(answer["tolerance"], answer["mode"]) for answer in found] == expected
+    assert {(answer["revision"], answer["epoch"]) for answer in found} == {(1, 1)}
+
+
 def test_jobs_from_registration_to_deletion(job_id: str, replan: Json, tmp_path: Path) -> None:
     """The same file changes nothing, another one is a new revision; a deleted job is gone."""
     assert replan("jobs", "register", job_id, str(JOB_FILE))["revision"] == 1
