@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from cli.errors import ExitCode
 from cli.parameters import json_option
+from cli.stores import opened_store, store_option
 
 if TYPE_CHECKING:
-    from api.store import ApiKeyRecord, Store
-
-_store_option = click.option(
-    "--store",
-    help="SQLite file, or URL of a database, that keeps the keys.  [REPLAN_STORE, else replan.db]",
-)
+    from api.store import ApiKeyRecord
 
 
 @click.group(short_help="Make, list and revoke API keys.")
@@ -30,7 +24,7 @@ def keys() -> None:
 
 
 @keys.command(short_help="Make a key.")
-@_store_option
+@store_option
 @click.option("--name", required=True, help="What the key is for.")
 @click.option("--scope", type=click.Choice(["read", "report", "admin"]), required=True, help="What it allows.")
 @json_option
@@ -41,7 +35,7 @@ def create(store: str | None, name: str, scope: str, as_json: bool) -> int:
 
     wanted = scope_named(scope)
     assert wanted is not None
-    with _opened(store) as opened:
+    with opened_store(store) as opened:
         key = create_key(opened, name=name, scope=wanted)
     if as_json:
         _print({"key_id": key.key_id, "name": name, "scope": scope, "key": key.text})
@@ -51,11 +45,11 @@ def create(store: str | None, name: str, scope: str, as_json: bool) -> int:
 
 
 @keys.command("list", short_help="List the keys.")
-@_store_option
+@store_option
 @json_option
 def list_(store: str | None, as_json: bool) -> int:
     """List all keys, revoked ones too, oldest first."""
-    with _opened(store) as opened:
+    with opened_store(store, must_exist=True) as opened:
         rows = [_row(record) for record in opened.list_keys()]
     if as_json:
         _print({"keys": rows})
@@ -66,12 +60,12 @@ def list_(store: str | None, as_json: bool) -> int:
 
 
 @keys.command(short_help="Revoke a key.")
-@_store_option
+@store_option
 @click.argument("key_id")
 @json_option
 def revoke(store: str | None, key_id: str, as_json: bool) -> int:
     """Make a key cease to hold; servers refuse it within 10 s."""
-    with _opened(store) as opened:
+    with opened_store(store, must_exist=True) as opened:
         record = opened.revoke_key(key_id)
     if as_json:
         _print(_row(record))
@@ -92,18 +86,6 @@ def generate(as_json: bool) -> int:
     else:
         click.echo(key.text)
     return ExitCode.OK
-
-
-@contextmanager
-def _opened(store: str | None) -> Iterator[Store]:
-    from api.settings import Settings
-    from api.store import Store
-
-    opened = Store(Settings().store if store is None else store)
-    try:
-        yield opened
-    finally:
-        opened.close()
 
 
 def _row(record: ApiKeyRecord) -> dict[str, Any]:

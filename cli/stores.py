@@ -20,8 +20,10 @@ store_option = click.option(
 
 
 @contextmanager
-def opened_store(store: str | None) -> Iterator[Store]:
+def opened_store(store: str | None, *, must_exist: bool = False) -> Iterator[Store]:
     """Open a store; ``None`` for the one that the environment names.
+
+    A command that only looks at a store says that it ``must_exist``: one that was just made would look like a good one.
 
     Raises
     ------
@@ -31,7 +33,7 @@ def opened_store(store: str | None) -> Iterator[Store]:
     from api.settings import Settings
     from api.store import Store
 
-    opened = Store(Settings().store if store is None else store)
+    opened = Store(Settings().store if store is None else store, must_exist=must_exist)
     try:
         yield opened
     finally:

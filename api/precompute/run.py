@@ -112,13 +112,16 @@ class PrecomputeRun:
         )
 
     async def begin(self) -> None:
-        """Look which keys have a template already.
+        """Look which keys have a sound template already; damaged ones are dropped, to be made again.
 
         Raises
         ------
         StoreError
             If the store does not say.
         """
+        for why in await to_thread.run_sync(self._store.drop_damaged_templates, self._job_sha256):
+            _LOG.error("a template is made again: %s", why)
+            self._telemetry.degraded("template_corrupt")
         self._known = frozenset(await to_thread.run_sync(self._store.template_keys, self._job_sha256))
         self._todo.extend(key for key in self._keys if key not in self._known)
         self._skipped = len(self._keys) - len(self._todo)

@@ -8,6 +8,7 @@ from api.store.operations import FinalState, OperationRecord, OperationState
 from api.store.plans import Document
 from api.store.store import Store
 from api.store.template_file import ImportCounts
+from api.store.template_transfer import ExportCounts
 from api.store.templates import TemplateFacts, TemplateRecord
 from api.store.watch import EpochFeed
 
@@ -20,6 +21,7 @@ __all__ = [
     "EpochFeed",
     "EpochRecord",
     "EventRecord",
+    "ExportCounts",
     "FinalState",
     "ImportCounts",
     "JobEntry",

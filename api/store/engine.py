@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -14,7 +16,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from api.store.checksums import row_checksum
 from api.store.failures import is_passing, translated
-from api.store.versions import prepare
+from api.store.versions import no_store, prepare
 from planner.errors import OptionError
 
 BUSY_TIMEOUT_S = 10.0
@@ -40,25 +42,31 @@ class Database:
     ----------
     url
         ``sqlite:///replan.db``, ``postgresql://user:password@host/database``, or the path of an SQLite file.
+    must_exist
+        Whether to refuse a database that holds no store yet, instead of making one in it.
 
     Raises
     ------
     OptionError
         If the URL is of another kind.
     StoreError
-        If the database cannot be opened and written, is something else, or was written by a newer version.
+        If the database cannot be opened and written, is something else, or was written by a newer version; where it
+        ``must_exist``, also if there is no store.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, must_exist: bool = False) -> None:
         self.url = parse_url(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self.name = str(self.url.database) if self.is_sqlite else self.url.render_as_string(hide_password=True)
+        if must_exist and self.is_sqlite and not _has_content(self.name):
+            # Connecting would make the file.
+            raise no_store(self.name)
         self._engine = _sqlite_engine(self.url) if self.is_sqlite else _postgresql_engine(self.url)
         # SQLite has one writer at a time. Threads of one process queue here, which is fair and wakes the next at once;
         # the file's own lock is polled with growing pauses.
         self._writer: AbstractContextManager[Any] = threading.Lock() if self.is_sqlite else nullcontext()
         try:
-            self._write(lambda connection: prepare(connection, self.name))
+            self._write(lambda connection: prepare(connection, self.name, must_exist=must_exist))
         except BaseException:
             self._engine.dispose()
             raise
@@ -170,13 +178,25 @@ def parse_url(text: str) -> sa.URL:
     return url
 
 
+def _has_content(path: str) -> bool:
+    """Whether a file is there and not empty; one that cannot be looked at is left to the database to complain of."""
+    try:
+        return Path(path).stat().st_size > 0
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+
+
 def _sqlite_engine(url: sa.URL) -> sa.Engine:
     engine = sa.create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S, "isolation_level": None})
-    sa.event.listen(engine, "connect", _set_pragmas)
+    sa.event.listen(engine, "connect", _set_up)
     return engine
 
 
-def _set_pragmas(connection: Any, _record: object) -> None:
+def _set_up(connection: Any, _record: object) -> None:
+    # A damaged text is read all the same, so that its row's checksum can tell.
+    connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
     cursor = connection.cursor()
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
         cursor.execute(f"PRAGMA {pragma}")

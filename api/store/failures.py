@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from api.errors import CorruptStoreError, RequestError, StoreFullError, StoreReadOnlyError
 from planner.errors import StoreError
 
+_MAX_MESSAGE = 1000
 _DISK_FULL = "53100"
 _READ_ONLY = "25006"
 _DAMAGED = ("XX001", "XX002")
@@ -43,7 +44,7 @@ def translated(name: str, verb: str) -> Iterator[None]:
 
 def store_error(name: str, verb: str, error: BaseException) -> StoreError:
     """Error of the store for an error of the driver."""
-    text = f"the store {name} cannot be {verb}: {str(error).strip()}"
+    text = f"the store {name} cannot be {verb}: {_printable(str(error))}"
     code, state = primary_code(error), getattr(error, "sqlstate", None)
     if code == sqlite3.SQLITE_FULL or state == _DISK_FULL:
         return StoreFullError(text, hint="free disk space; nothing of what was to be written is stored")
@@ -56,6 +57,11 @@ def store_error(name: str, verb: str, error: BaseException) -> StoreError:
     if state is not None or type(error).__module__.startswith("psycopg"):
         return StoreError(text, hint="check that the PostgreSQL server runs and that the user may use the database")
     return StoreError(text, hint="check that the file is a RePlan store and that its folder exists and can be written")
+
+
+def _printable(text: str) -> str:
+    """A driver's message for logs and terminals: it may repeat what stands in a damaged row."""
+    return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text.strip()[:_MAX_MESSAGE])
 
 
 def primary_code(error: BaseException | None) -> int | None:

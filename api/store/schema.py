@@ -28,8 +28,13 @@ class UtcTime(sa.TypeDecorator[datetime]):
         return None if value is None else (value - _ORIGIN) // timedelta(microseconds=1)
 
     def process_result_value(self, value: Any | None, dialect: sa.Dialect) -> datetime | None:  # noqa: ARG002
-        """Time in UTC of stored microseconds."""
-        return None if value is None else _ORIGIN + timedelta(microseconds=value)
+        """Time in UTC of stored microseconds; for what is no such number, as on a damaged disk, the earliest time there is."""
+        if value is None:
+            return None
+        try:
+            return _ORIGIN + timedelta(microseconds=value)
+        except (TypeError, OverflowError):
+            return datetime.min.replace(tzinfo=UTC)
 
 
 JOB_ID = sa.String(200).with_variant(sa.String(200, collation="C"), "postgresql")

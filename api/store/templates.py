@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from api.errors import CorruptStoreError
+from api.errors import CorruptStoreError, RequestError
 from api.store.checksums import row_checksum, sha256_hex
 from api.store.engine import Database
 from api.store.schema import EPOCHS, TEMPLATES
-from api.store.template_file import ImportCounts, TemplateHeader, TemplateWriter, read_templates
 from planner.errors import NotFoundError
+
+_LOG = logging.getLogger("replan.store")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,14 @@ class TemplateFacts(NamedTuple):
     period_ns: int
     bound_ns: int
     size: int
+
+
+class RowKey(NamedTuple):
+    """Primary key of a template's row."""
+
+    job_sha256: str
+    key_sha256: str
+    sha256: str
 
 
 class TemplateRows(Database):
@@ -129,11 +139,17 @@ class TemplateRows(Database):
         return self._write(work)
 
     def template_keys(self, job_sha256: str) -> dict[str, TemplateFacts]:
-        """Failure keys that have a template, with the best one's period, bound and size; contents are not read."""
-        t = TEMPLATES.c
-        query = sa.select(t.failure_key, t.period_ns, t.bound_ns, t.size).where(t.job_sha256 == job_sha256)
+        """Failure keys that have a template, with the best one's period, bound and size; contents are not read.
+
+        Rows whose other columns are damaged are left out.
+        """
+        query = sa.select(*_FACTS, TEMPLATES.c.size).where(TEMPLATES.c.job_sha256 == job_sha256)
         rows = self._read(lambda connection: connection.execute(query.order_by(*_WORST_FIRST)).all())
-        return {key: TemplateFacts(period_ns, bound_ns, size) for key, period_ns, bound_ns, size in rows}
+        return {
+            row.failure_key: TemplateFacts(row.period_ns, row.bound_ns, row.size)
+            for row in rows
+            if _has_sound_facts(row)
+        }
 
     def template_jobs(self) -> tuple[str, ...]:
         """Hashes of all jobs that have templates, in order."""
@@ -147,69 +163,60 @@ class TemplateRows(Database):
             conditions.append(TEMPLATES.c.sha256 == sha256)
         return self._write(lambda connection: connection.execute(TEMPLATES.delete().where(*conditions)).rowcount > 0)
 
-    def export_templates(self, job_sha256s: Iterable[str], stream: BinaryIO) -> int:
-        """Write the best template of each failure key of some jobs to a binary stream; how many there were.
+    def drop_damaged_templates(self, job_sha256: str) -> tuple[str, ...]:
+        """Read all templates of a job and drop those that are damaged; why each was, empty where all are sound."""
+        found = []
+        for key in self._keys_of(job_sha256):
+            try:
+                self._template_of(key)
+            except CorruptStoreError as error:
+                found.append(error.message)
+                self._write(partial(self._drop_damaged, key=key))
+        return tuple(found)
 
-        Raises
-        ------
-        CorruptStoreError
-            If one is damaged.
-        """
-        writer = TemplateWriter(stream)
-        for job_sha256 in sorted(set(job_sha256s)):
-            for failure_key in self.template_keys(job_sha256):
-                record = self.template(job_sha256, failure_key)
-                if record is not None:
-                    writer.add(_header(record), record.content)
-        writer.finish()
-        return writer.num_records
+    def _keys_of(self, job_sha256: str) -> list[RowKey]:
+        """Primary keys of all templates of a job; of each failure key the best comes first."""
+        t = TEMPLATES.c
+        query = sa.select(t.job_sha256, t.key_sha256, t.sha256).where(t.job_sha256 == job_sha256)
+        query = query.order_by(t.key_sha256, *_BEST_FIRST)
+        return [RowKey(*row) for row in self._read(lambda connection: connection.execute(query).all())]
 
-    def import_templates(self, stream: BinaryIO) -> ImportCounts:
-        """Store the templates of a file, each unless a better one is there.
+    def _template_of(self, key: RowKey) -> TemplateRecord:
+        """Template of a row; raises :class:`CorruptStoreError` where it is damaged, also where its key cannot be asked for."""
+        query = sa.select(TEMPLATES).where(*_is_row(key))
+        try:
+            row = self._read(lambda connection: connection.execute(query).one_or_none())
+        except RequestError as error:
+            raise self._damaged(key.job_sha256, "unknown") from error
+        if row is None:
+            raise self._damaged(key.job_sha256, "unknown")
+        record = self._template(row, row.job_sha256, row.failure_key)
+        if sha256_hex(record.failure_key.encode()) != key.key_sha256:
+            raise self._damaged(key.job_sha256, record.failure_key)
+        return record
 
-        Parameters
-        ----------
-        stream
-            A binary stream that can be read twice: all of it is checked before anything is stored.
-
-        Raises
-        ------
-        TemplateFileError
-            If the file is of another kind, of a newer version, cut short or damaged; nothing of it is stored then.
-        StoreError
-            If the store cannot take them; what had been stored by then stays.
-        """
-        start = stream.tell()
-        for _ in read_templates(stream):
-            pass
-        stream.seek(start)
-        num_read = num_stored = 0
-        # A few at a time, so that events of jobs do not wait for the whole file.
-        for batch in _batches(read_templates(stream)):
-            num_read += len(batch)
-            num_stored += self._write(partial(self._import, batch=batch))
-        return ImportCounts(read=num_read, stored=num_stored)
-
-    def _import(self, connection: sa.Connection, batch: Sequence[tuple[TemplateHeader, bytes]]) -> int:
-        now = self._now(connection)
-        # Everybody takes the rows in the same order, so that two imports do not wait for each other in a circle.
-        ordered = sorted(batch, key=lambda item: (item[0].job_sha256, item[0].failure_key))
-        stored = 0
-        for header, content in ordered:
-            facts = header.model_dump(exclude={"size"})
-            _, is_new = self._put_template(connection, TemplateRecord(content=content, created_at=now, **facts))
-            stored += is_new
-        return stored
+    def _drop_damaged(self, connection: sa.Connection, key: RowKey) -> None:
+        _LOG.error("%s: a damaged template of job hash %.64r is dropped", self.name, key.job_sha256)
+        connection.execute(TEMPLATES.delete().where(*_is_row(key)))
 
     def _put_template(self, connection: sa.Connection, record: TemplateRecord) -> tuple[TemplateRecord, bool]:
         conditions = _of_key(record.job_sha256, record.failure_key)
         t = TEMPLATES.c
         self._exclude(connection, "template", record.job_sha256, record.failure_key)
         # Whoever appends an epoch with one of these waits until this transaction ends, or this one for it.
-        rows = connection.execute(self._locked(sa.select(t.sha256, t.period_ns, t.bound_ns).where(*conditions))).all()
+        found = connection.execute(self._locked(sa.select(*_FACTS, t.key_sha256).where(*conditions))).all()
+        rows = [row for row in found if _has_sound_facts(row)]
+        for row in found:
+            if row not in rows:
+                self._drop_damaged(connection, RowKey(row.job_sha256, row.key_sha256, row.sha256))
         is_better = all((record.period_ns, -record.bound_ns) < (row.period_ns, -row.bound_ns) for row in rows)
         if not is_better and not any(row.sha256 == record.sha256 for row in rows):
-            return self._template_in(connection, record), False
+            try:
+                return self._template_in(connection, record), False
+            except CorruptStoreError:
+                # What is damaged keeps nothing out.
+                self._drop_damaged(connection, self._best_key(connection, record))
+                return self._put_template(connection, record)
         values = {name: getattr(record, name) for name in TemplateRecord.__slots__}
         insert = self._insert(TEMPLATES).values(
             key_sha256=sha256_hex(record.failure_key.encode()),
@@ -229,26 +236,37 @@ class TemplateRows(Database):
         row = connection.execute(self._best(record.job_sha256, record.failure_key)).one()
         return self._template(row, record.job_sha256, record.failure_key)
 
+    def _best_key(self, connection: sa.Connection, record: TemplateRecord) -> RowKey:
+        row = connection.execute(self._best(record.job_sha256, record.failure_key)).one()
+        return RowKey(row.job_sha256, row.key_sha256, row.sha256)
+
     def _best(self, job_sha256: str, failure_key: str) -> sa.Select[Any]:
-        t = TEMPLATES.c
-        best_first = (t.period_ns, t.bound_ns.desc(), t.created_at, t.sha256)
-        return sa.select(TEMPLATES).where(*_of_key(job_sha256, failure_key)).order_by(*best_first).limit(1)
+        return sa.select(TEMPLATES).where(*_of_key(job_sha256, failure_key)).order_by(*_BEST_FIRST).limit(1)
 
     def _template(self, row: sa.Row[Any], job_sha256: str, failure_key: str) -> TemplateRecord:
         names = TemplateRecord.__slots__
         record = TemplateRecord(**{name: getattr(row, name) for name in names})
         intact = isinstance(record.content, bytes) and sha256_hex(record.content) == record.sha256
         if not intact or _checksum(record) != row.checksum or record.failure_key != failure_key:
-            raise CorruptStoreError(
-                f"{self.name}: the template of failure key {failure_key[:80]!r} of job hash {job_sha256} "
-                "does not match its checksum",
-                hint="it is made again when it is needed",
-            )
+            raise self._damaged(job_sha256, failure_key)
         return record
 
+    def _damaged(self, job_sha256: str, failure_key: str) -> CorruptStoreError:
+        return CorruptStoreError(
+            f"{self.name}: the template of failure key {str(failure_key)[:80]!r} of job hash {str(job_sha256)[:64]!r} "
+            "does not match its checksum",
+            hint="it is made again when it is needed, and by `replan precompute`",
+        )
 
-_BATCH_BYTES = 4 * 2**20
+
 _KEY = ("job_sha256", "key_sha256", "sha256")
+_FACTS: Sequence[sa.ColumnElement[Any]] = [
+    column
+    for column in TEMPLATES.c
+    if column.name in (*TemplateRecord.__slots__, "checksum") and column.name != "content"
+]
+"""All of a template but its content, and the checksum over that."""
+_BEST_FIRST = (TEMPLATES.c.period_ns, TEMPLATES.c.bound_ns.desc(), TEMPLATES.c.created_at, TEMPLATES.c.sha256)
 _WORST_FIRST: Sequence[sa.ColumnElement[Any]] = (
     TEMPLATES.c.period_ns.desc(),
     TEMPLATES.c.bound_ns,
@@ -256,40 +274,19 @@ _WORST_FIRST: Sequence[sa.ColumnElement[Any]] = (
 )
 
 
-def _batches(
-    records: Iterable[tuple[TemplateHeader, bytes]],
-) -> Iterator[list[tuple[TemplateHeader, bytes]]]:
-    """Records in lists of a few megabytes each."""
-    batch: list[tuple[TemplateHeader, bytes]] = []
-    size = 0
-    for header, content in records:
-        batch.append((header, content))
-        size += len(content)
-        if size >= _BATCH_BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
-
-
-def _header(record: TemplateRecord) -> TemplateHeader:
-    return TemplateHeader(
-        job_sha256=record.job_sha256,
-        failure_key=record.failure_key,
-        sha256=record.sha256,
-        size=len(record.content),
-        period_ns=record.period_ns,
-        bound_ns=record.bound_ns,
-        solver=record.solver,
-        deadline_s=record.deadline_s,
-    )
-
-
 def _of_key(job_sha256: str, failure_key: str) -> tuple[sa.ColumnElement[bool], ...]:
     return TEMPLATES.c.job_sha256 == job_sha256, TEMPLATES.c.key_sha256 == sha256_hex(failure_key.encode())
 
 
-def _checksum(record: TemplateRecord) -> str:
+def _is_row(key: RowKey) -> tuple[sa.ColumnElement[bool], ...]:
+    return tuple(TEMPLATES.c[name] == value for name, value in zip(_KEY, key, strict=True))
+
+
+def _has_sound_facts(row: Any) -> bool:
+    return bool(_checksum(row) == row.checksum)
+
+
+def _checksum(record: TemplateRecord | sa.Row[Any]) -> str:
     """Checksum of all but the content, which ``sha256`` stands for, and the time."""
     return row_checksum(
         "template",

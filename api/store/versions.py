@@ -16,8 +16,8 @@ _LOCK = 0x7265706C616E
 """Number of PostgreSQL's advisory lock for migrations: "replan" in ASCII."""
 
 
-def prepare(connection: sa.Connection, name: str) -> None:
-    """Bring the store of a transaction to the newest schema.
+def prepare(connection: sa.Connection, name: str, *, must_exist: bool = False) -> None:
+    """Bring the store of a transaction to the newest schema; an empty database becomes one unless it ``must_exist``.
 
     Raises
     ------
@@ -27,6 +27,8 @@ def prepare(connection: sa.Connection, name: str) -> None:
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
     found = _found_version(connection, name)
+    if found is None and must_exist:
+        raise no_store(name)
     if found is not None and found > SCHEMA_VERSION:
         raise StoreError(
             f"the store {name} has schema version {found}; this RePlan reads {SCHEMA_VERSION}",
@@ -36,6 +38,14 @@ def prepare(connection: sa.Connection, name: str) -> None:
         _upgrade(connection, found)
     # A write that changes nothing: a store that can only be read is found out now, not at the first plan.
     connection.execute(SCHEMA.update().values(version=SCHEMA.c.version))
+
+
+def no_store(name: str) -> StoreError:
+    """Error of a database that should hold a store and is empty or not there."""
+    return StoreError(
+        f"there is no store {name}",
+        hint="name the one that is meant; `replan serve`, `replan precompute` and `replan keys create` make a new one",
+    )
 
 
 def schema_version(connection: sa.Connection) -> int | None:

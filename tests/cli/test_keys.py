@@ -95,5 +95,16 @@ def test_a_generated_key_is_in_no_store(keys: Bench) -> None:
 )
 def test_wrong_words_are_told(keys: Bench, words: tuple[str, ...], status: int, code: str) -> None:
     """Each kind of mistake has its status and code, and makes no key."""
+    Store(str(keys.path)).close()
     assert keys.json(*words, status=status)["code"] == code
     assert keys.json("list")["keys"] == []
+
+
+@pytest.mark.parametrize("words", [("list",), ("revoke", "abcdefghijkl")])
+def test_a_store_that_is_not_there_is_told_and_not_made(keys: Bench, words: tuple[str, ...]) -> None:
+    """Looking at a backup that was never written, or is empty, fails; so a check of backups can."""
+    assert keys.json(*words, status=7)["code"] == "store_failed"
+    assert not keys.path.exists()
+    keys.path.touch()
+    assert "there is no store" in keys.json(*words, status=7)["detail"]
+    assert keys.path.read_bytes() == b""

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from api.store import Store
+from cli.main import run
 from planner.formats.packed_plan import unpack_plan
 from planner.plan_check import check_plan
 from tests.precomputing import JOB, LONG_JOB, SHA256, templates
@@ -74,6 +77,7 @@ def test_makes_every_template_and_carries_them_to_another_store(tmp_path: Path) 
     assert (made["job_sha256"], made["stored"]["plans"]) == (SHA256, 5)
     assert replan("store", "export", file, "--store", here, "--job", job) == {
         "plans": 5,
+        "damaged": 0,
         "jobs": 1,
         "output": str(file),
     }
@@ -101,6 +105,7 @@ def test_makes_every_template_and_carries_them_to_another_store(tmp_path: Path) 
         (("precompute", "job.json", "--store", "missing/replan.db"), 7, "store_failed"),
         (("store", "import", "missing"), 3, "input_invalid"),
         (("store", "export", "missing/templates"), 3, "input_invalid"),
+        (("store", "export", "templates", "--store", "missing.db"), 7, "store_failed"),
     ],
 )
 def test_what_cannot_be_used_is_refused(arguments: Sequence[str], status: int, code: str, tmp_path: Path) -> None:
@@ -109,6 +114,65 @@ def test_what_cannot_be_used_is_refused(arguments: Sequence[str], status: int, c
     command = [REPLAN, *arguments, "--json"]
     done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment(), cwd=tmp_path)
     assert (done.returncode, json.loads(done.stderr)["code"]) == (status, code), done.stderr
+
+
+def test_an_export_never_replaces_a_good_file_by_an_empty_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A store that is not there, one without plans, and one whose plans are all damaged leave the file as it is."""
+    missing, empty, file = tmp_path / "missing.db", tmp_path / "empty.db", tmp_path / "templates"
+    file.write_bytes(b"good")
+    Store(str(empty)).close()
+    for store, status, code in ((missing, 7, "store_failed"), (empty, 3, "not_found")):
+        assert run(["store", "export", str(file), "--store", str(store), "--json"]) == status
+        assert json.loads(capsys.readouterr().err)["code"] == code
+    assert not missing.exists()
+    add_example_template(empty)
+    damage(empty)
+    assert run(["store", "export", str(file), "--store", str(empty), "--json"]) == 7
+    assert json.loads(capsys.readouterr().err)["code"] == "store_corrupt"
+    assert file.read_bytes() == b"good"
+
+
+def test_an_export_leaves_damaged_plans_out_and_precompute_makes_them_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The sound ones are written, the damaged one is named with status 7, and a second run makes exactly that one."""
+    job, store, file = tmp_path / "job.json", tmp_path / "s.db", tmp_path / "templates"
+    job.write_text(json.dumps(JOB))
+    precompute = ("precompute", job, "--store", store, "--deadline", "200ms", "--processes", "1")
+    replan(*precompute)
+    damage(store, "WHERE failure_key = '0,0,1,0'")
+    assert run(["store", "export", str(file), "--store", str(store), "--json"]) == 7
+    shown = capsys.readouterr()
+    assert json.loads(shown.out) == {"plans": 4, "damaged": 1, "jobs": 1, "output": str(file)}
+    problem = json.loads(shown.err)
+    assert (problem["code"], "'0,0,1,0'" in problem["detail"]) == ("store_corrupt", True)
+    made = replan(*precompute)
+    assert (made["done"], made["skipped"]) == (1, 4)
+    assert replan("store", "export", file, "--store", store)["plans"] == 5
+
+
+def add_example_template(path: Path) -> None:
+    """Store something under one failure key of the example."""
+    store = Store(str(path))
+    store.put_template(
+        job_sha256=SHA256,
+        failure_key="0,0,1,0",
+        content=b"plan",
+        period_ns=2,
+        bound_ns=1,
+        solver="x",
+        deadline_s=1,
+    )
+    store.close()
+
+
+def damage(path: Path, where: str = "") -> None:
+    """Change stored plans behind the store's back."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"UPDATE templates SET content = CAST(content || x'00' AS BLOB) {where}")
+        connection.commit()
 
 
 @pytest.mark.slow

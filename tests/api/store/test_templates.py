@@ -6,14 +6,15 @@ import hashlib
 import io
 import struct
 import threading
+from pathlib import Path
 
 import pytest
 
 from api.errors import CorruptStoreError, TemplateFileError
 from api.store import ImportCounts, Store
-from api.store.template_file import MAX_CONTENT_BYTES, MAX_HEADER_BYTES
+from api.store.template_file import MAX_CONTENT_BYTES, MAX_HEADER_BYTES, TemplateHeader, read_templates
 from planner.errors import NotFoundError
-from tests.api.store.backends import JOB_SHA256, KEY, Backend, put_template
+from tests.api.store.backends import JOB_SHA256, KEY, Backend, SqliteBackend, put_template
 
 LONG_KEY = ",".join(["0"] * 4096) + ";" + ",".join(f"{slot}@700000" for slot in range(4096))
 """A failure key of 50 KB, longer than an index of PostgreSQL takes."""
@@ -24,6 +25,10 @@ def exported(store: Store, *job_sha256s: str) -> bytes:
     stream = io.BytesIO()
     store.export_templates(job_sha256s or [JOB_SHA256], stream)
     return stream.getvalue()
+
+
+def anything(_header: TemplateHeader, _content: bytes) -> None:
+    """A check that lets every template in."""
 
 
 def test_gives_back_what_was_stored(store: Store) -> None:
@@ -129,8 +134,8 @@ def test_a_file_takes_templates_to_another_store(store: Store, tmp_path_factory:
     other = Store(str(tmp_path_factory.mktemp("other") / "replan.db"))
     put_template(other, b"worse there", period_ns=110)
     better, _ = put_template(other, b"better there", failure_key="1,0,0,0", period_ns=95)
-    assert other.import_templates(io.BytesIO(file)) == ImportCounts(read=3, stored=2)
-    assert other.import_templates(io.BytesIO(file)) == ImportCounts(read=3, stored=0)
+    assert other.import_templates(io.BytesIO(file), anything) == ImportCounts(read=3, stored=2)
+    assert other.import_templates(io.BytesIO(file), anything) == ImportCounts(read=3, stored=0)
     for key in (KEY, LONG_KEY):
         here, there = store.template(JOB_SHA256, key), other.template(JOB_SHA256, key)
         assert here is not None
@@ -152,9 +157,9 @@ def test_a_damaged_file_stores_nothing(store: Store, backend: Backend) -> None:
     damaged += [file + b"x", b"", b"PK\x03\x04", b"REPLAN-TEMPLATES " * 10_000]
     for data in damaged:
         with pytest.raises(TemplateFileError):
-            store.import_templates(io.BytesIO(data))
+            store.import_templates(io.BytesIO(data), anything)
     assert store.template_jobs() == ()
-    assert store.import_templates(io.BytesIO(file)).stored == 2
+    assert store.import_templates(io.BytesIO(file), anything).stored == 2
 
 
 @pytest.mark.parametrize(
@@ -169,7 +174,7 @@ def test_a_damaged_file_stores_nothing(store: Store, backend: Backend) -> None:
 def test_says_what_is_wrong_with_a_file(store: Store, data: bytes, message: str) -> None:
     """A newer version, a length beyond the limit and a wrong header are told apart."""
     with pytest.raises(TemplateFileError, match=message):
-        store.import_templates(io.BytesIO(data))
+        store.import_templates(io.BytesIO(data), anything)
 
 
 def test_a_file_cannot_ask_for_much_memory(store: Store) -> None:
@@ -180,12 +185,91 @@ def test_a_file_cannot_ask_for_much_memory(store: Store) -> None:
         start = file.index(b"\n") + 1
         header = file[start + 4 : file.index(b"}") + 1].replace(b'"size":11', b'"size":%d' % size)
         with pytest.raises(TemplateFileError, match=message):
-            store.import_templates(io.BytesIO(file[:start] + struct.pack(">I", len(header)) + header))
+            store.import_templates(io.BytesIO(file[:start] + struct.pack(">I", len(header)) + header), anything)
 
 
-def test_a_damaged_template_is_not_exported(store: Store, backend: Backend) -> None:
-    """Export says which one is damaged instead of shipping it."""
+def test_a_damaged_template_is_left_out_of_an_export(store: Store, backend: Backend) -> None:
+    """Export writes the sound ones, says which ones are damaged."""
     put_template(store)
-    backend.query("UPDATE templates SET content = ?", b"other")
-    with pytest.raises(CorruptStoreError):
-        exported(store)
+    put_template(store, failure_key="1,0,0,0")
+    put_template(store, b"third", failure_key="0,1,0,0")
+    backend.query("UPDATE templates SET content = ? WHERE failure_key = ?", b"other", KEY)
+    backend.query("UPDATE templates SET failure_key = ? WHERE failure_key = ?", "9", "0,1,0,0")
+    stream = io.BytesIO()
+    counts = store.export_templates([JOB_SHA256], stream)
+    assert counts.written == 1
+    assert len(counts.damaged) == 2
+    assert any(KEY in why for why in counts.damaged)
+    stream.seek(0)
+    assert [header.failure_key for header, _ in read_templates(stream)] == ["1,0,0,0"]
+
+
+def test_damaged_templates_of_a_job_are_dropped(store: Store, backend: Backend) -> None:
+    """All contents are read; what does not match its checksum goes, what is sound and what other jobs have stays."""
+    put_template(store)
+    put_template(store, failure_key="1,0,0,0")
+    put_template(store, job_sha256="b" * 64)
+    assert store.drop_damaged_templates(JOB_SHA256) == ()
+    backend.query("UPDATE templates SET content = ? WHERE failure_key = ?", b"other", KEY)
+    (why,) = store.drop_damaged_templates(JOB_SHA256)
+    assert KEY in why
+    assert set(store.template_keys(JOB_SHA256)) == {"1,0,0,0"}
+    assert store.template_jobs() == (JOB_SHA256, "b" * 64)
+
+
+@pytest.mark.parametrize(("column", "value"), [("content", b"other"), ("period_ns", 1), ("solver", "x")])
+def test_a_damaged_template_keeps_no_other_out(store: Store, backend: Backend, column: str, value: object) -> None:
+    """Another plan takes the damaged one's place, even where that says of itself that it is better."""
+    put_template(store, b"damaged", period_ns=95)
+    backend.query(f"UPDATE templates SET {column} = ?", value)
+    best, _ = put_template(store, b"sound")
+    assert best.content == b"sound"
+    assert store.template(JOB_SHA256, KEY) == best
+    assert backend.query("SELECT count(*) FROM templates") == [(1,)]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "content = CAST(content AS TEXT)",
+        "content = 7",
+        "content = 0.5",
+        "solver = CAST(x'80ff' AS TEXT)",
+        "failure_key = CAST(x'80ff' AS TEXT)",
+        "period_ns = 'x'",
+        "period_ns = x'80ff'",
+        "deadline_s = x'80ff'",
+        "checksum = CAST(x'80ff' AS TEXT)",
+    ],
+)
+def test_damage_that_changes_a_type_is_recognised(tmp_path: Path, damage: str) -> None:
+    """A value that SQLite reads as one of another kind, or as text that is none, is damage as any other."""
+    backend = SqliteBackend(tmp_path / "replan.db")
+    store = Store(backend.url)
+    try:
+        put_template(store, b"\x80\xff\x00")
+        put_template(store, failure_key="1,0,0,0")
+        backend.query(f"UPDATE templates SET {damage} WHERE failure_key = ?", KEY)
+        with pytest.raises(CorruptStoreError) as caught:
+            store.template(JOB_SHA256, KEY)
+        assert str(caught.value).isprintable()
+        assert set(store.template_keys(JOB_SHA256)) - {KEY} == {"1,0,0,0"}
+        assert store.export_templates([JOB_SHA256], io.BytesIO()).written == 1
+        (why,) = store.drop_damaged_templates(JOB_SHA256)
+        assert why.isprintable()
+        assert put_template(store)[1]
+        assert store.template(JOB_SHA256, KEY) is not None
+    finally:
+        store.close()
+
+
+def test_a_time_that_is_none_is_read(tmp_path: Path) -> None:
+    """A damaged time keeps nobody from a template that is sound otherwise."""
+    backend = SqliteBackend(tmp_path / "replan.db")
+    store = Store(backend.url)
+    try:
+        put_template(store)
+        backend.query("UPDATE templates SET created_at = 'x'")
+        assert store.template(JOB_SHA256, KEY) is not None
+    finally:
+        store.close()
