@@ -219,7 +219,7 @@ def test_a_store_that_fails_for_a_while_delays_and_loses_nothing(store: Store, m
     assert refusals == [FAULT_FREE, FAULT_FREE]
 
 
-@pytest.mark.parametrize("changes", [{"options": b"{}}"}, {"options": b'{"seed":-1}'}, {"mode": "most"}])
+@pytest.mark.parametrize("changes", [{"options": b"{}}"}, {"options": b'{"seed":-1}'}])
 def test_a_damaged_operation_fails_and_the_next_is_done(store: Store, changes: dict[str, Any]) -> None:
     """What stands in the way of one operation ends it, is counted, and stands in no other's way."""
     telemetry = Telemetry()
