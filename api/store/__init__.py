@@ -1,6 +1,7 @@
 """The store: plans, jobs, templates, epochs, operations and API keys, on SQLite or PostgreSQL."""
 
 from api.store.engine import parse_url
+from api.store.epoch_damage import DamagedEpoch, Report
 from api.store.epochs import AcknowledgementRecord, Appended, Cause, EpochRecord, EventRecord
 from api.store.jobs import JobEntry, JobRecord, Mode
 from api.store.keys import ApiKeyRecord
@@ -17,6 +18,7 @@ __all__ = [
     "ApiKeyRecord",
     "Appended",
     "Cause",
+    "DamagedEpoch",
     "Document",
     "EpochFeed",
     "EpochRecord",
@@ -29,6 +31,7 @@ __all__ = [
     "Mode",
     "OperationRecord",
     "OperationState",
+    "Report",
     "Store",
     "TemplateFacts",
     "TemplateRecord",

@@ -18,7 +18,7 @@ from api.store.notices import notify
 from api.store.schema import ACKNOWLEDGEMENTS, EPOCHS, EVENTS, JOB_REVISIONS, JOBS, TEMPLATES
 from planner.errors import NotFoundError
 
-Cause = Literal["registered", "event", "improved", "revised"]
+Cause = Literal["registered", "event", "improved", "revised", "recovered"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,7 +331,8 @@ class EpochRows(Database):
     def _checked(self, row: sa.Row[Any], job_id: str, n: int) -> EpochRecord:
         names = EpochRecord.__slots__
         record = EpochRecord(**{name: getattr(row, name) for name in names})
-        if _checksum(record) != row.checksum:
+        # The number of a current epoch may be damaged too, and then there is no such row.
+        if record.created_at is None or _checksum(record) != row.checksum:
             raise CorruptStoreError(
                 f"{self.name}: epoch {n} of job {job_id!r} does not match its checksum",
                 hint="restore the store from a copy",
@@ -341,13 +342,19 @@ class EpochRows(Database):
     def _event(self, connection: sa.Connection, job_id: str, idempotency_key: str) -> EventRecord | None:
         e = EVENTS.c
         query = sa.select(EVENTS).where(e.job_id == job_id, e.idempotency_key == idempotency_key)
-        row = connection.execute(query).one_or_none()
+        return self._checked_event(connection.execute(query).one_or_none())
+
+    def _event_at(self, connection: sa.Connection, job_id: str, n: int) -> EventRecord | None:
+        query = sa.select(EVENTS).where(EVENTS.c.job_id == job_id, EVENTS.c.epoch == n)
+        return self._checked_event(connection.execute(query).one_or_none())
+
+    def _checked_event(self, row: sa.Row[Any] | None) -> EventRecord | None:
         if row is None:
             return None
         values = (row.job_id, row.epoch, row.idempotency_key, row.request_sha256, row.event)
         if row_checksum("event", *values) != row.checksum:
             raise CorruptStoreError(
-                f"{self.name}: the event of epoch {row.epoch} of job {job_id!r} does not match its checksum",
+                f"{self.name}: the event of epoch {row.epoch} of job {row.job_id!r} does not match its checksum",
                 hint="restore the store from a copy",
             )
         return EventRecord(**dict(zip(EventRecord.__slots__, values, strict=True)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api.store.epochs import EpochRows
+from api.store.epoch_damage import EpochDamageRows
 from api.store.jobs import JobRows
 from api.store.keys import KeyRows
 from api.store.operations import OperationRows
@@ -11,7 +11,7 @@ from api.store.template_transfer import TemplateTransferRows
 from api.store.versions import schema_version
 
 
-class Store(PlanRows, TemplateTransferRows, JobRows, EpochRows, OperationRows, KeyRows):
+class Store(PlanRows, TemplateTransferRows, JobRows, EpochDamageRows, OperationRows, KeyRows):
     """Everything the service remembers, in one SQLite file or PostgreSQL database.
 
     Safe to use from several threads, and by several servers at once. What a method that writes has returned is durable.
