@@ -13,12 +13,11 @@ from fastapi.responses import StreamingResponse
 from api.answers import WorkerProgram
 from api.jobs.epoch_body import EpochBody
 from api.jobs.materialise import Materialised
-from api.jobs.reading import after_of, epoch_of, job_id_of, last_event_of, wait_of
+from api.jobs.reading import after_of, epoch_of, job_id_of, last_event_of, no_live_worker, wait_of
 from api.responses import IMMUTABLE, JSON, NOT_MODIFIED, document_answers, json_of, matches, problems
 from api.routes_jobs import jobs_of
 from api.routes_raw import RawRoute, parameters
 from api.store import EpochRecord
-from planner.errors import NotFoundError
 from planner.formats.plan_document import PlanDocument
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["epochs"], route_class=RawRoute)
@@ -72,13 +71,16 @@ async def get_current(request: Request) -> Response:
     openapi_extra=parameters("job_id", "epoch", "worker"),
 )
 async def get_program(request: Request) -> Response:
-    """Give one worker's program. The first request for an epoch's programs may wait until they are made and checked."""
+    """Give what one worker runs, also where it stands at another one's position; one that is down has no program.
+
+    The first request for an epoch's programs may wait until they are made and checked.
+    """
     materialiser, name, number = jobs_of(request).materialiser, job_id_of(request), epoch_of(request)
     made = materialiser.ready(name, number)
     if made is None:
         made = await materialiser.get(name, number)
-    position, program = _program(made, request.path_params["worker"])
-    return _packed(request, program, f'"{made.plan_id}/{position}"')
+    worker, program = _program(made, number, request.path_params["worker"])
+    return _packed(request, program, f'"{made.plan_id}/{worker}"')
 
 
 @router.get(
@@ -153,16 +155,13 @@ def _epoch(request: Request, record: EpochRecord, cache: str) -> Response:
     return Response(record.body, media_type=JSON, headers=headers)
 
 
-def _program(made: Materialised, worker: str) -> tuple[str, bytes]:
-    """Position that a request names, and its program."""
-    position = made.positions_of_ranks.get(worker.removeprefix("rank:")) if worker.startswith("rank:") else worker
-    program = None if position is None else made.programs.get(position)
-    if position is None or program is None:
-        raise NotFoundError(
-            f"the epoch has no program for {worker[:80]!r}",
-            hint="expected a live position as pipeline/slot, such as 3/5, or rank:17",
-        )
-    return position, program
+def _program(made: Materialised, epoch: int, name: str) -> tuple[str, bytes]:
+    """Worker that a request names, by its home, and its program."""
+    worker = made.workers_of_ranks.get(name.removeprefix("rank:")) if name.startswith("rank:") else name
+    program = None if worker is None else made.programs.get(worker)
+    if worker is None or program is None:
+        raise no_live_worker(epoch, name)
+    return worker, program
 
 
 def _packed(request: Request, content: bytes, etag: str) -> Response:

@@ -24,7 +24,7 @@ PARAMETERS = {
     "worker": _parameter(
         "path",
         "worker",
-        "A position of the plan, pipeline/slot, or rank:17 for where that rank stands.",
+        "A worker by its own name, pipeline/slot, wherever it stands, or by one of its ranks, rank:17.",
         {"type": "string", "maxLength": 24},
     ),
     "after": _parameter("query", "after", "Newest epoch that the client has.", _NUMBER),

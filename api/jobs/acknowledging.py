@@ -3,10 +3,53 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass
 
 from anyio import to_thread
 
+from api.jobs.drafting import Base
+from api.jobs.loaded import JobCache
+from api.jobs.reading import no_live_worker
 from api.store import Store
+from planner.job import Job
+from planner.operation import Worker
+
+_MAX_ROSTERS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roster:
+    """Who is live in an epoch, which never changes.
+
+    Parameters
+    ----------
+    epoch
+        Its number.
+    live
+        Live workers by the text of their homes, ``pipeline/slot``, in order.
+    workers_of_ranks
+        Live worker of each global rank, as text.
+    """
+
+    epoch: int
+    live: dict[str, Worker]
+    workers_of_ranks: dict[str, str]
+
+    @classmethod
+    def of(cls, epoch: int, job: Job, dead: frozenset[Worker]) -> Roster:
+        """Roster of an epoch of a job in which these workers are down."""
+        every = (Worker(k, s) for k in range(job.num_pipelines) for s in range(job.num_slots))
+        live = [worker for worker in every if worker not in dead]
+        ranks = {str(gpu): str(worker) for worker in live for gpu in job.gpus_of_worker(worker)}
+        return cls(epoch=epoch, live={str(worker): worker for worker in live}, workers_of_ranks=ranks)
+
+    def find(self, name: str) -> str:
+        """Live worker that ``3/5`` or ``rank:17`` names, by its home; raises :class:`NotFoundError` where there is none."""
+        worker = self.workers_of_ranks.get(name.removeprefix("rank:")) if name.startswith("rank:") else name
+        if worker is None or worker not in self.live:
+            raise no_live_worker(self.epoch, name)
+        return worker
 
 
 class Acknowledger:
@@ -16,15 +59,38 @@ class Acknowledger:
     ----------
     store
         Where they are kept; owned by the caller.
+    jobs
+        What was read of it already.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, jobs: JobCache) -> None:
         self._store = store
+        self._jobs = jobs
         self._gathering: dict[tuple[str, int], tuple[dict[str, int | None], asyncio.Task[None]]] = {}
         self._writing = asyncio.Lock()
+        self._rosters: OrderedDict[tuple[str, int], Roster] = OrderedDict()
+        self._calling: dict[tuple[str, int], asyncio.Task[Roster]] = {}
 
-    async def add(self, job_id: str, epoch: int, worker: str, iteration: int | None) -> None:
-        """Store that a worker has an epoch; raises what the store does."""
+    async def add(self, job_id: str, epoch: int, name: str, iteration: int | None) -> None:
+        """Store that a worker has an epoch.
+
+        Parameters
+        ----------
+        job_id, epoch
+            The epoch.
+        name
+            The worker's own name, ``3/5``, or one of its ranks, ``rank:17``.
+        iteration
+            Iteration from which it runs the epoch's program; ``None`` where it does not say.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such epoch, or no such live worker in it.
+        StoreError
+            If it cannot be stored.
+        """
+        worker = (await self.roster(job_id, epoch)).find(name)
         key = (job_id, epoch)
         if key not in self._gathering:
             task = asyncio.create_task(self._write(key))
@@ -33,6 +99,43 @@ class Acknowledger:
         batch, task = self._gathering[key]
         batch[worker] = iteration
         await asyncio.shield(task)
+
+    async def roster(self, job_id: str, epoch: int) -> Roster:
+        """Who is live in an epoch. A deleted job's may be given for a while; nothing is stored for it then.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such epoch.
+        StoreError
+            If the store cannot be read.
+        """
+        key = (job_id, epoch)
+        found = self._rosters.get(key)
+        if found is not None:
+            self._rosters.move_to_end(key)
+            return found
+        task = self._calling.get(key)
+        if task is None:
+            task = asyncio.create_task(self._call(key))
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._calling[key] = task
+        return await asyncio.shield(task)
+
+    async def _call(self, key: tuple[str, int]) -> Roster:
+        try:
+            roster = await to_thread.run_sync(self._read, *key)
+        finally:
+            del self._calling[key]
+        self._rosters[key] = roster
+        while len(self._rosters) > _MAX_ROSTERS:
+            self._rosters.popitem(last=False)
+        return roster
+
+    def _read(self, job_id: str, epoch: int) -> Roster:
+        record = self._store.epoch(job_id, epoch)
+        job = self._jobs.load(self._store.job_revision(job_id, record.revision).document).job
+        return Roster.of(epoch, job, Base.of(record).dead)
 
     async def _write(self, key: tuple[str, int]) -> None:
         async with self._writing:

@@ -98,7 +98,9 @@ class MovedWorker(_Part):
     """A worker that stands elsewhere than at home while this epoch is in force."""
 
     worker: str = Field(description="The worker, by its home.")
-    position: str = Field(description="Where it stands in the plan: it runs the program of this position.")
+    position: str = Field(
+        description="Where it stands in the plan, whose program it runs. It asks for that, and acknowledges, by its own name."
+    )
 
 
 class PairGroup(_Part):

@@ -61,15 +61,15 @@ class Materialised:
         Id of the plan.
     plan
         The plan file, gzip.
-    positions_of_ranks
-        Position, ``pipeline/slot``, that each global rank stands at, as JSON keys; empty positions have none.
+    workers_of_ranks
+        Live worker, by its home, ``pipeline/slot``, that each global rank belongs to, as JSON keys.
     programs
-        Program of each position, JSON in gzip.
+        Program of each live worker by its home, JSON in gzip: that of the position where it stands.
     """
 
     plan_id: str
     plan: bytes
-    positions_of_ranks: dict[str, str]
+    workers_of_ranks: dict[str, str]
     programs: dict[str, bytes]
 
 
@@ -105,15 +105,16 @@ def answer_materialise(parts: list[bytes]) -> list[bytes]:
     )
     moved = {parse_worker(worker): parse_worker(position) for worker, position in request.moved.items()}
     plan = _with_moved_ranks(apply(unpack_plan(parts[1]), job, failures, relabelling), moved)
-    ranks = _positions_of_ranks(plan)
+    homes = {position: worker for worker, position in moved.items()}
+    ranks = _workers_of_ranks(plan, homes)
     answer = [
         plan.plan_id.encode("ascii"),
         gzip.compress(dump_plan(plan), _LEVEL, mtime=0),
         json.dumps(ranks, separators=(",", ":")).encode(),
     ]
     programs = compress_programs(render_programs(lower(plan.problem, plan.schedule), plan.plan_id))
-    for worker, program in programs.items():
-        answer += [str(worker).encode("ascii"), program]
+    for position, program in programs.items():
+        answer += [str(homes.get(position, position)).encode("ascii"), program]
     return answer
 
 
@@ -124,7 +125,7 @@ def read_materialised(parts: list[bytes]) -> Materialised:
     return Materialised(
         plan_id=plan_id.decode("ascii"),
         plan=plan,
-        positions_of_ranks=json.loads(ranks),
+        workers_of_ranks=json.loads(ranks),
         programs=dict(zip(names, programs[1::2], strict=True)),
     )
 
@@ -141,8 +142,8 @@ def _with_moved_ranks(plan: Plan, moved: dict[Worker, Worker]) -> Plan:
     return replace(plan, worker_ranks=tuple(ranks))
 
 
-def _positions_of_ranks(plan: Plan) -> dict[str, str]:
-    """Position of each rank that stands at one."""
+def _workers_of_ranks(plan: Plan, homes: dict[Worker, Worker]) -> dict[str, str]:
+    """Live worker of each rank, by its home."""
     found: dict[str, str] = {}
     for index, text in enumerate(plan.worker_ranks):
         position = plan.schedule.worker_at(index)
@@ -150,5 +151,6 @@ def _positions_of_ranks(plan: Plan) -> dict[str, str]:
             continue
         for part in text.split(","):
             first, _, last = part.partition("-")
-            found |= {str(rank): str(position) for rank in range(int(first), int(last or first) + 1)}
+            worker = str(homes.get(position, position))
+            found |= {str(rank): worker for rank in range(int(first), int(last or first) + 1)}
     return found

@@ -9,6 +9,7 @@ from fastapi import Path, Request
 
 from api.errors import RequestError
 from api.jobs.forms import JOB_ID_PATTERN
+from planner.errors import NotFoundError
 
 MAX_EPOCH = 2**31 - 1
 MAX_WAIT_S = 60.0
@@ -45,6 +46,15 @@ def job_id_of(request: Request) -> str:
 def epoch_of(request: Request) -> int:
     """Epoch that the path names; raises :class:`RequestError` where it is no number."""
     return read_number(request.path_params["epoch"], "the epoch in the path", least=1)
+
+
+def no_live_worker(epoch: int, name: str) -> NotFoundError:
+    """Error of a worker that an epoch does not have, or that is down in it."""
+    return NotFoundError(
+        f"epoch {epoch} has no live worker {name[:40]!r}",
+        hint="expected the worker by its own name, pipeline/slot such as 3/5, or rank:17; one that is down has nothing to run, "
+        "whoever stands in its place, until an epoch after its recovery",
+    )
 
 
 def read_number(text: str, what: str, *, least: int = 0) -> int:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from anyio import to_thread
 
+from api.background import Background
 from api.errors import EpochConflictError, IdempotencyConflictError, StaleBaseError
 from api.jobs.acknowledging import Acknowledger
 from api.jobs.current import CurrentEpochs
@@ -72,6 +73,8 @@ class JobService:
         Limits.
     telemetry
         Where everything is counted.
+    background
+        What keeps the tasks running that look after jobs.
     """
 
     def __init__(
@@ -83,7 +86,9 @@ class JobService:
         engine: PrecomputeEngine,
         settings: Settings,
         telemetry: Telemetry,
+        background: Background,
     ) -> None:
+        self._background = background
         self.store = store
         self.feed = feed
         self.engine = engine
@@ -91,7 +96,7 @@ class JobService:
         self.telemetry = telemetry
         self.jobs = JobCache()
         current = CurrentEpochs(store)
-        self.acknowledger = Acknowledger(store)
+        self.acknowledger = Acknowledger(store, self.jobs)
         self._templates = Templates(store, telemetry)
         self._maker = TemplateMaker(
             store=store, pool=pool, templates=self._templates, telemetry=telemetry, grace_s=settings.solve_grace_s
@@ -109,6 +114,8 @@ class JobService:
             follow=self._follow,
             deadline_s=settings.improvement_deadline_s,
             threshold=settings.improvement_threshold,
+            telemetry=telemetry,
+            background=background,
         )
         self.materialiser = Materialiser(
             store=store,
@@ -117,15 +124,17 @@ class JobService:
             templates=self._templates,
             timeout_s=settings.solve_grace_s,
             on_unusable=self._improver.look_at,
+            telemetry=telemetry,
         )
         self.watcher = Watcher(store=store, feed=feed, current=current, heartbeat_s=settings.heartbeat_s)
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
         self._start: asyncio.Task[None] | None = None
+        feed.call_when_gone(self._forget)
 
     def start(self) -> None:
         """Begin to look after the jobs that are registered."""
         self._improver.start()
-        self._start = asyncio.create_task(self._take_up())
+        self._start = self._background.run("taking up jobs", self._take_up)
 
     async def close(self) -> None:
         """Stop what goes on in the background; what it had not finished is taken up by the next start."""
@@ -221,8 +230,6 @@ class JobService:
         async with self._locked(job_id):
             await to_thread.run_sync(self.store.delete_job, job_id)
         self.feed.announce(job_id, 0)
-        self.materialiser.forget(job_id)
-        self.telemetry.job_deleted(job_id)
 
     async def precompute(self, job_id: str, form: PrecomputeRequest) -> OperationRecord:
         """Begin to make plans ready.
@@ -381,6 +388,12 @@ class JobService:
         self.materialiser.begin(record)
         self._improver.look_at(record.job_id)
 
+    def _forget(self, job_id: str, before: int | None) -> None:
+        """Forget what is in memory of a deleted job, whichever server deleted it."""
+        self.materialiser.forget(job_id, before)
+        if before is None:
+            self.telemetry.job_deleted(job_id)
+
     def _replay(self, job_id: str, idempotency_key: str, digest: str) -> EpochRecord | None:
         """Epoch that an earlier request with this key led to; ``None`` for a new key."""
         used = self.store.find_event(job_id, idempotency_key)
@@ -398,13 +411,13 @@ class JobService:
             _, current, loaded = await self._present(job_id)
         return current, loaded
 
-    async def _follow(self, record: EpochRecord, loaded: LoadedJob) -> None:
+    async def _follow(self, record: EpochRecord, loaded: LoadedJob, priority: Priority) -> None:
         """Append an epoch for the same failures as ``record``'s, unless the job has moved on."""
         async with self._locked(record.job_id):
             job = await to_thread.run_sync(self.store.job, record.job_id)
             base = await to_thread.run_sync(Base.of, record)
             change = Change(cause="improved", state=base.state, shards_restored=base.body.shards_restored)
-            draft = await self._drafter.draft(job.job_id, record.revision, loaded, base, change, Priority.IMPROVEMENT)
+            draft = await self._drafter.draft(job.job_id, record.revision, loaded, base, change, priority)
             if draft.template_sha256 is None:
                 raise SolverError("there is still no plan")
             try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,8 +11,14 @@ import pytest
 
 from api.jobs.acknowledging import Acknowledger
 from api.jobs.current import CurrentEpochs
+from api.jobs.epoch_body import EpochBody
+from api.jobs.loaded import JobCache
 from api.store import EpochRecord, Store
 from planner.errors import NotFoundError
+from planner.failure_state import FailureState
+from planner.formats.failure_state_file import dump_state
+from planner.plan_content import canonical_json
+from tests.jobs import DOCUMENT
 
 
 @pytest.fixture
@@ -25,19 +31,42 @@ def store(tmp_path: Path) -> Iterator[Store]:
     opened.close()
 
 
-def append(store: Store, base: int) -> EpochRecord:
-    """The next epoch."""
+TOPOLOGY = {"nodes": "n[0000-3999]", "gpus_per_node": 1}
+LAYOUT = {"pipeline_parallel": 4, "data_parallel": 1000, "rank_order": "pp-dp"}
+
+
+def number_of(number: int, created_at: datetime) -> bytes:
+    """A body that nobody reads."""
+    assert created_at.tzinfo is UTC
+    return b"%d" % number
+
+
+def body_of(changes: dict[str, object]) -> Callable[[int, datetime], bytes]:
+    """Makes the body of an epoch without a plan."""
+    empty: dict[str, object] = {
+        name: [] for name in ("failed_workers", "dropped", "ladder", "migrations", "moved", "new_pairs")
+    }
+    nothing = dict.fromkeys(("plan", "problem", "source", "chosen", "from_iteration"))
+    failures = {"nodes": "", "ranks": [], "workers": [], "degraded": {}}
+    known = {"job": "wide", "revision": 1, "cause": "event", "failures": failures, "num_new_pairs": 0}
 
     def body(number: int, created_at: datetime) -> bytes:
-        assert created_at.tzinfo is UTC
-        return b"%d" % number
+        numbered = {"epoch": number, "created_at": str(created_at), "shards_restored": False}
+        return EpochBody.model_validate(empty | nothing | known | numbered | changes).to_bytes()
 
+    return body
+
+
+def append(
+    store: Store, base: int, job_id: str = "job", body: Callable[[int, datetime], bytes] = number_of
+) -> EpochRecord:
+    """The next epoch."""
     return store.append(
-        "job",
+        job_id,
         base_epoch=base,
         revision=1,
         cause="event",
-        state=b"",
+        state=dump_state(FailureState()),
         failure_key=None,
         template_sha256=None,
         body=body,
@@ -45,9 +74,14 @@ def append(store: Store, base: int) -> EpochRecord:
 
 
 class Counting(Store):
-    """A store that counts how often the current epoch is read and acknowledgements are written."""
+    """A store that counts how often epochs are read and acknowledgements are written."""
 
-    reads = writes = 0
+    reads = writes = looks = 0
+
+    def epoch(self, job_id: str, n: int) -> EpochRecord:
+        """Read one."""
+        self.looks += 1
+        return super().epoch(job_id, n)
 
     def current_epoch(self, job_id: str) -> EpochRecord | None:
         """Read it."""
@@ -84,18 +118,27 @@ def test_a_crowd_shares_reads_and_nobody_gets_an_old_epoch(store: Store, tmp_pat
 
 
 def test_a_crowd_acknowledges_in_few_transactions(store: Store, tmp_path: Path) -> None:
-    """A thousand acknowledgements are written in a few batches, each worker's own, and an unknown epoch is told to all."""
+    """A thousand acknowledgements are written in a few batches after one look at the epoch; an unknown one is told to all."""
     counting = Counting(str(tmp_path / "s.db"))
-    acknowledger = Acknowledger(counting)
+    document = canonical_json(DOCUMENT | {"topology": TOPOLOGY, "layout": LAYOUT})
+    store.put_job("wide", document, "0" * 64, 1, None)
+    append(store, 0, "wide", body_of({"failed_workers": ["7/0"]}))
+    acknowledger = Acknowledger(counting, JobCache())
 
     async def crowd(epoch: int) -> None:
-        await asyncio.gather(*(acknowledger.add("job", epoch, f"{k}/0", k) for k in range(1000)))
+        names = (f"{k}/0" for k in range(1000) if k != 7)
+        await asyncio.gather(*(acknowledger.add("wide", epoch, name, 3) for name in names))
 
     asyncio.run(crowd(1))
-    assert counting.writes <= 3
-    assert {record.worker: record.iteration for record in store.acknowledgements("job", 1)} == {
-        f"{k}/0": k for k in range(1000)
-    }
-    with pytest.raises(NotFoundError):
+    asyncio.run(crowd(1))
+    assert counting.writes <= 6
+    assert counting.looks == 1
+    assert {record.worker for record in store.acknowledgements("wide", 1)} == {f"{k}/0" for k in range(1000)} - {"7/0"}
+    with pytest.raises(NotFoundError, match="no live worker '7/0'"):
+        asyncio.run(acknowledger.add("wide", 1, "7/0", 3))
+    with pytest.raises(NotFoundError, match="no epoch 9"):
         asyncio.run(crowd(9))
+    store.delete_job("wide")
+    with pytest.raises(NotFoundError, match="no epoch 1"):
+        asyncio.run(crowd(1))
     counting.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.jobs import DOCUMENT, ServedJob
+from tests.jobs import DOCUMENT, ServedJob, check_problem
 from tests.serving import Server
 
 COSTS = DOCUMENT["stage_costs"] | {"parameter_bytes": 600, "optimizer_state_bytes": 400}
@@ -32,11 +32,10 @@ def test_a_failure_moves_to_where_it_costs_least(server: Server) -> None:
     # Without migration two workers share 18 microbatches of 3 us; standing still for a second is far cheaper within ten hours.
     assert by_rung["reroute"]["period_us"] == 27
     assert by_rung["reroute_after_migration"]["lost_s"] < by_rung["reroute"]["lost_s"]
-    # Rank 7 is the GPU of worker 1/3, which stands at 1/2; nobody stands at 1/3, and rank 6 is down.
+    # Rank 7 is the GPU of worker 1/3, which stands at 1/2.
     program = job.get("epochs/2/programs/rank:7")
     assert program.json()["worker"] == "1/2"
-    assert program.content == job.get("epochs/2/programs/1/2").content
-    assert [job.get(f"epochs/2/programs/{name}").status_code for name in ("1/3", "rank:6")] == [404, 404]
+    assert program.content == job.get("epochs/2/programs/1/3").content
     acknowledged = job.get("epochs/2/acknowledgements").json()
     assert (acknowledged["num_live"], "1/3" in acknowledged["missing"], "1/2" in acknowledged["missing"]) == (
         11,
@@ -46,6 +45,29 @@ def test_a_failure_moves_to_where_it_costs_least(server: Server) -> None:
     home = job.report("node_recovered", "n06")
     assert (home["moved"], home["plan"]) == ([], first["plan"])
     assert {(load["from"], load["to"]) for load in home["migrations"]} == {("1/2", "1/2"), ("1/3", "1/3")}
+
+
+def test_a_worker_has_one_name_everywhere(server: Server) -> None:
+    """Programs and acknowledgements take the same names: live workers' own, wherever they stand, and their ranks."""
+    job = ServedJob(server.client, "named", UNEVEN | {"name": "named"})
+    job.register()
+    assert job.report("node_failed", "n06")["moved"] == [{"worker": "1/3", "position": "1/2"}]
+    live = job.get("epochs/2/acknowledgements").json()["missing"]
+    assert len(live) == 11
+    home_of = {f"{k}/{s}": f"{k}/{s}" for k in range(3) for s in range(4)}
+    home_of |= {f"rank:{4 * k + s}": f"{k}/{s}" for k in range(3) for s in range(4)}
+    for name in (*home_of, "3/0", "0/4", "rank:12", "rank:07", "rank:", "x"):
+        program = job.get(f"epochs/2/programs/{name}")
+        acknowledged = job.client.post(f"{job.path}/epochs/2/acknowledgements", json={"worker": name})
+        home = home_of.get(name)
+        if home in live:
+            assert (program.status_code, acknowledged.status_code) == (200, 204)
+            assert program.json()["worker"] == ("1/2" if home == "1/3" else home)
+        else:
+            details = {check_problem(answer, 404, "not_found")["detail"] for answer in (program, acknowledged)}
+            assert len(details) == 1
+            assert f"no live worker '{name}'" in details.pop()
+    assert job.get("epochs/2/acknowledgements").json()["missing"] == []
 
 
 def test_a_move_is_kept_when_something_else_fails(server: Server) -> None:
