@@ -13,6 +13,7 @@ from pydantic.json_schema import models_json_schema
 
 from api import routes_epochs, routes_events, routes_health, routes_jobs, routes_operations, routes_plans
 from api.answers import PlanSummary, WorkerProgram
+from api.background import Background
 from api.drain import Drain
 from api.jobs.epoch_body import EpochBody
 from api.jobs.forms import (
@@ -90,9 +91,11 @@ def create_app(settings: Settings, *, worker_command: Sequence[str] = DEFAULT_CO
             queue_timeout_s=settings.queue_timeout_s,
             warm_up_timeout_s=settings.warm_up_timeout_s,
             command=worker_command,
+            on_broken_lane=lambda: telemetry.degraded("solver_lane_failed"),
         )
         service = PlanService(store=store, pool=pool, settings=settings, version=version, telemetry=telemetry)
-        feed = EpochFeed(store)
+        background = Background(telemetry)
+        feed = EpochFeed(store, run=background.run)
         cluster = None
         if settings.ray_address:
             cluster = RayOnDemand(settings.ray_address, warm_up_timeout_s=settings.warm_up_timeout_s)
@@ -102,11 +105,21 @@ def create_app(settings: Settings, *, worker_command: Sequence[str] = DEFAULT_CO
             lease_s=settings.operation_lease_s,
             grace_s=settings.solve_grace_s,
             telemetry=telemetry,
+            background=background,
         )
-        jobs = JobService(store=store, pool=pool, feed=feed, engine=engine, settings=settings, telemetry=telemetry)
+        jobs = JobService(
+            store=store,
+            pool=pool,
+            feed=feed,
+            engine=engine,
+            settings=settings,
+            telemetry=telemetry,
+            background=background,
+        )
         app.state.service = service
         app.state.jobs = jobs
         app.state.store = store
+        app.state.background = background
         telemetry.watch(
             queue_depth=lambda: pool.num_waiting,
             processes_ready=lambda: pool.num_ready,

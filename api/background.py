@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from api.observability.telemetry import Telemetry
+from planner.errors import ReplanError
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 30.0
 _LOG = logging.getLogger("replan.api")
@@ -56,10 +57,12 @@ class Background:
             began = loop.time()
             try:
                 await work()
-            except Exception:
+            except Exception as error:
                 if loop.time() - began > _LONGEST_WAIT_S:
                     wait_s = _FIRST_WAIT_S
-                _LOG.exception("the task %s of this server failed; it begins again in %g s", name, wait_s)
+                trace = None if isinstance(error, ReplanError) else error
+                text = "the task %s of this server failed; it begins again in %g s: %s"
+                _LOG.error(text, name, wait_s, error, exc_info=trace)
                 self._telemetry.degraded("background_task_failed")
             else:
                 return

@@ -13,7 +13,7 @@ import collections
 import contextlib
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -24,7 +24,7 @@ from planner.errors import ReplanError, SolverCrashedError
 
 DEFAULT_COMMAND = (sys.executable, "-P", "-m", "api.worker")
 MAX_ATTEMPTS = 2
-_MAX_BACKOFF_S = 30.0
+_FIRST_BACKOFF_S, _MAX_BACKOFF_S = 0.5, 30.0
 _STEPS_LOWER = 10
 """Steps of niceness by which processes that take background requests stand behind the others."""
 _LOG = logging.getLogger("replan.api.pool")
@@ -79,6 +79,8 @@ class SolvePool:
         Seconds a process may take to get ready.
     command
         How a process is started.
+    on_broken_lane
+        Called where a lane met an error that nobody foresaw; it goes on with another process.
     """
 
     def __init__(
@@ -90,7 +92,9 @@ class SolvePool:
         queue_timeout_s: float,
         warm_up_timeout_s: float,
         command: Sequence[str] = DEFAULT_COMMAND,
+        on_broken_lane: Callable[[], None] = lambda: None,
     ) -> None:
+        self._on_broken_lane = on_broken_lane
         assert 0 <= num_reserved < num_processes
         self._num_reserved = num_reserved
         self._most_background = num_processes - num_reserved
@@ -213,18 +217,30 @@ class SolvePool:
 
     async def _run_lane(self, is_reserved: bool) -> None:
         while True:
-            process = await self._start_process()
-            if self._num_reserved and not is_reserved:
-                process.lower_priority(_STEPS_LOWER)
-            self._num_ready += 1
             try:
-                await self._work(process, is_reserved)
+                await self._serve_lane(is_reserved)
+            except Exception:
+                _LOG.exception("a solver process could not be used; another one is started in %g s", _FIRST_BACKOFF_S)
+                self._on_broken_lane()
+                await asyncio.sleep(_FIRST_BACKOFF_S)
+
+    async def _serve_lane(self, is_reserved: bool) -> None:
+        """Start processes one after the other, and have each answer requests until it ends."""
+        while True:
+            process = await self._start_process()
+            try:
+                if self._num_reserved and not is_reserved:
+                    process.lower_priority(_STEPS_LOWER)
+                self._num_ready += 1
+                try:
+                    await self._work(process, is_reserved)
+                finally:
+                    self._num_ready -= 1
             finally:
-                self._num_ready -= 1
                 await process.end()
 
     async def _start_process(self) -> SolverProcess:
-        backoff_s = 0.5
+        backoff_s = _FIRST_BACKOFF_S
         while True:
             try:
                 return await SolverProcess.start(self._command, warm_up_timeout_s=self._warm_up_timeout_s)
@@ -269,6 +285,9 @@ class SolvePool:
             return False
         except asyncio.CancelledError:
             _fail(ticket, OverloadedError("the server is shutting down"))
+            raise
+        except BaseException:
+            _fail(ticket, SolverCrashedError("the request or its answer could not be passed on"))
             raise
         finally:
             del self._running[ticket]

@@ -9,6 +9,7 @@ from typing import Any
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 
+from api.background import Background
 from api.drain import Drain
 from api.models import Health
 from api.observability.telemetry import CONTENT_TYPE, Telemetry
@@ -37,7 +38,7 @@ async def healthz(request: Request) -> Health:
     responses={**_NOT_READY, 500: PROBLEMS[500]},
 )
 async def readyz(request: Request) -> Response:
-    """Answer 200 when the store answers and at least one solver process is warm, else 503 with the reason."""
+    """Answer 200 when the store answers, a solver process is warm and all background tasks run, else 503 with the reason."""
     status = await _status(request)
     content = json.dumps(_health(request, status).model_dump()).encode()
     return Response(content, status_code=200 if status == "ok" else 503, media_type="application/json")
@@ -63,6 +64,9 @@ async def _status(request: Request) -> str:
     service = service_of(request)
     if service.pool.num_ready == 0:
         return "no solver process is warm yet"
+    background: Background = request.app.state.background
+    if background.stopped:
+        return f"a task of the server is not at work: {', '.join(background.stopped)}"
     try:
         async with asyncio.timeout(_STORE_TIMEOUT_S):
             # A database that hangs must not hold the answer up; the thread ends by the database's own time-outs.

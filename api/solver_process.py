@@ -72,7 +72,7 @@ class SolverProcess:
 
     def lower_priority(self, steps: int) -> None:
         """Have the operating system prefer other processes to this one and to the children it starts from now on."""
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(OSError):  # it may be gone, or the system may not allow it
             niceness = os.getpriority(os.PRIO_PROCESS, self._process.pid)
             os.setpriority(os.PRIO_PROCESS, self._process.pid, niceness + steps)
 

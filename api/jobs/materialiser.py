@@ -15,6 +15,7 @@ from api.jobs.loaded import JobCache
 from api.jobs.materialise import Materialised, MaterialiseRequest, read_materialised
 from api.jobs.positions import empty_positions
 from api.jobs.templates import Templates
+from api.observability.telemetry import Telemetry
 from api.pool import Priority, SolvePool
 from api.store import EpochRecord, Store
 from planner.errors import InputError, NoPlanError, NotFoundError, ReplanError, ScheduleError
@@ -37,6 +38,8 @@ class Materialiser:
         Seconds after which a solver process is killed.
     on_unusable
         Called with a job whose current epoch has a plan that cannot be used.
+    telemetry
+        Where errors that nobody foresaw are counted.
     """
 
     def __init__(
@@ -48,7 +51,9 @@ class Materialiser:
         templates: Templates,
         timeout_s: float,
         on_unusable: Callable[[str], None],
+        telemetry: Telemetry,
     ) -> None:
+        self._telemetry = telemetry
         self._store = store
         self._pool = pool
         self._jobs = jobs
@@ -112,8 +117,8 @@ class Materialiser:
     async def _make_newest(self, job_id: str) -> None:
         while (record := self._newest.pop(job_id, None)) is not None:
             if record.template_sha256 is not None and self.ready(job_id, record.epoch) is None:
-                # What goes wrong is logged where it is made, and told to whoever asks.
-                with contextlib.suppress(ReplanError):
+                # What goes wrong is logged where it is made, and told to whoever asks; the next epoch is made all the same.
+                with contextlib.suppress(Exception):
                     await self._join(job_id, record.epoch, record)
 
     async def _join(self, job_id: str, epoch: int, record: EpochRecord | None) -> Materialised:
@@ -141,7 +146,11 @@ class Materialiser:
             while len(self._kept) > _MAX_KEPT:
                 self._kept.popitem(last=False)
         elif error is not None and not isinstance(error, NotFoundError | NoPlanError):
-            _LOG.error("the programs of epoch %d of job %s cannot be made: %s", key[1], key[0], error)
+            is_foreseen = isinstance(error, ReplanError)
+            trace = None if is_foreseen else error
+            _LOG.error("the programs of epoch %d of job %s cannot be made: %s", key[1], key[0], error, exc_info=trace)
+            if not is_foreseen:
+                self._telemetry.degraded("programs_failed")
 
     async def _make(self, job_id: str, epoch: int, record: EpochRecord | None) -> Materialised:
         if record is None:
@@ -154,9 +163,11 @@ class Materialiser:
                 )
             return read_materialised(await self._pool.run(message, timeout_s=self._timeout_s, priority=Priority.EVENT))
         except (ScheduleError, InputError, NotFoundError) as error:
-            if message is not None:
-                await to_thread.run_sync(self._drop, record, error)
-            self._on_unusable(job_id)
+            try:
+                if message is not None:
+                    await to_thread.run_sync(self._drop, record, error)
+            finally:
+                self._on_unusable(job_id)
             raise
 
     def _message(self, record: EpochRecord) -> list[bytes] | None:

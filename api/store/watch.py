@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import closing
 from types import TracebackType
+from typing import Any, TypeAlias
 
 import psycopg
 from anyio import to_thread
@@ -22,6 +23,11 @@ _PROBE_S = 10.0
 _WOKEN_AT_ONCE = 32
 _RECONNECT_S = (0.1, 0.5, 2.0)
 _LOG = logging.getLogger("replan.store")
+Run: TypeAlias = Callable[[str, Callable[[], Coroutine[Any, Any, None]]], asyncio.Task[None]]
+
+
+def _run_once(name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
+    return asyncio.create_task(work(), name=name)
 
 
 class EpochFeed:
@@ -37,9 +43,12 @@ class EpochFeed:
         An open store, owned by the caller.
     poll_s
         Seconds between two looks at an SQLite file, above 0.
+    run
+        Runs what listens, in a task of that name, and again after errors that nobody foresaw.
     """
 
-    def __init__(self, store: Store, *, poll_s: float = POLL_S) -> None:
+    def __init__(self, store: Store, *, poll_s: float = POLL_S, run: Run = _run_once) -> None:
+        self._run = run
         self._store = store
         self._poll_s = poll_s
         self._latest: dict[str, int] = {}
@@ -50,7 +59,7 @@ class EpochFeed:
 
     async def __aenter__(self) -> EpochFeed:
         """Start to listen; the store need not answer yet."""
-        self._task = asyncio.create_task(self._follow(), name="epoch-feed")
+        self._task = self._run("hearing of epochs", self._follow)
         return self
 
     async def __aexit__(
@@ -60,8 +69,7 @@ class EpochFeed:
         self.close()
         if self._task is not None:
             self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.gather(self._task, return_exceptions=True)
 
     def close(self) -> None:
         """Wake all who wait, now and from now on, so that a server that stops can answer them."""
@@ -128,6 +136,7 @@ class EpochFeed:
             asyncio.get_running_loop().call_soon(self._let_go, waiters, end)
 
     async def _follow(self) -> None:
+        self._connected.clear()
         failures = 0
         while True:
             try:

@@ -250,6 +250,26 @@ def test_readiness_tells_what_is_missing(tmp_path: Path) -> None:
         assert "solver process" in answer.json()["status"]
 
 
+def test_a_background_task_that_has_ended_is_told(client: TestClient) -> None:
+    """A server one of whose tasks is not at work is not ready, and says which one."""
+    while client.get("/readyz").status_code != 200:
+        time.sleep(0.01)
+
+    async def fail() -> None:
+        raise KeyError("a bug")
+
+    async def start() -> None:
+        client.app.state.background.run("failing", fail)  # type: ignore[attr-defined]
+
+    assert client.portal is not None
+    client.portal.call(start)
+    while (answer := client.get("/readyz")).status_code == 200:
+        time.sleep(0.01)
+    assert answer.status_code == 503
+    assert "failing" in answer.json()["status"]
+    assert client.get("/healthz").status_code == 200
+
+
 def test_unexpected_errors_show_nothing(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bug in a route is a problem document with an instance to look up, and no text of the error."""
 

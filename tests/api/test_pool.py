@@ -329,3 +329,16 @@ def test_an_event_takes_a_process_while_the_reserved_one_serves_a_client(tmp_pat
         client.cancel()
 
     with_pool(test, num_processes=2, num_reserved=1)
+
+
+def test_a_request_that_cannot_be_sent_is_refused_and_its_lane_goes_on() -> None:
+    """A bug between pool and process ends neither the lane nor the wait for an answer, and is told."""
+    told: list[None] = []
+
+    async def test(pool: SolvePool) -> None:
+        with pytest.raises(SolverCrashedError):
+            await pool.run(["no bytes"], timeout_s=30)  # type: ignore[list-item]
+        assert len(await order(pool)) == 2
+        assert told == [None]
+
+    with_pool(test, on_broken_lane=lambda: told.append(None))

@@ -10,6 +10,8 @@ from collections.abc import Callable, Coroutine
 
 import pytest
 
+from api.background import Background
+from api.observability.telemetry import Telemetry
 from api.store import EpochFeed, Store
 from tests.api.store.backends import Backend, PostgresBackend, append, register
 
@@ -193,3 +195,23 @@ def test_other_programs_notices_are_left_alone(postgres_store: Store, postgres_b
             await waiting
 
     run(work)
+
+
+def test_listening_goes_on_after_an_unforeseen_error(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug in listening is counted, and epochs of other processes are seen all the same."""
+    telemetry = Telemetry()
+    follow, failures = EpochFeed._follow, [KeyError("a bug")]
+
+    async def fail_once(feed: EpochFeed) -> None:
+        if failures:
+            raise failures.pop()
+        await follow(feed)
+
+    monkeypatch.setattr(EpochFeed, "_follow", fail_once)
+
+    async def work() -> None:
+        async with EpochFeed(store, run=Background(telemetry).run) as feed:
+            await connected(feed)
+
+    run(work)
+    assert telemetry.registry.get_sample_value("replan_degradations_total", {"kind": "background_task_failed"}) == 1
