@@ -24,6 +24,7 @@
     |   +-- HostError          host_refused             a request without keys sent to another name than loopback's
     +-- RateLimitError         rate_limited             too many requests of one client
     +-- SlowRequestError       request_timeout          a body that did not arrive in time
+    +-- LongPathError          path_too_long            a path that is longer than any that leads somewhere
 """
 
 from __future__ import annotations
@@ -87,6 +88,12 @@ class SlowRequestError(ReplanError):
 
     code = "request_timeout"
     headers: ClassVar[Mapping[str, str]] = {"Connection": "close"}
+
+
+class LongPathError(ReplanError):
+    """A request's path is longer than any that leads somewhere."""
+
+    code = "path_too_long"
 
 
 class SolveTimeoutError(SolverError):

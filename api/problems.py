@@ -26,6 +26,7 @@ from api.errors import (
     HostError,
     IdempotencyConflictError,
     KeyMissingError,
+    LongPathError,
     MediaTypeError,
     OverloadedError,
     RateLimitError,
@@ -96,6 +97,7 @@ STATUS_OF_ERROR: Mapping[type[errors.ReplanError], int] = {
     HostError: 403,
     RateLimitError: 429,
     SlowRequestError: 408,
+    LongPathError: 414,
 }
 """HTTP status of each class of the error tree; a test checks that none is missing."""
 

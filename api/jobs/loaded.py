@@ -15,6 +15,8 @@ from planner.job_hash import job_sha256
 from planner.schedule import IntColumn
 
 _MAX_JOBS = 64
+_MAX_BYTES = 64 * 2**20
+"""Most bytes of the documents that are kept; what is made of them is some times as much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -80,6 +82,6 @@ class JobCache:
         loaded = load_document(document)
         with self._lock:
             self._jobs[document] = loaded
-            while len(self._jobs) > _MAX_JOBS:
+            while len(self._jobs) > _MAX_JOBS or (len(self._jobs) > 1 and sum(map(len, self._jobs)) > _MAX_BYTES):
                 self._jobs.popitem(last=False)
         return loaded

@@ -13,6 +13,8 @@ from api.precompute.template import ReferenceForm, TemplateRequest, read_templat
 from api.store import Store
 from planner.failure_key import FailureKey
 
+_MAX_KEPT = 256
+
 
 class TemplateMaker:
     """Has templates made and keeps them.
@@ -85,6 +87,8 @@ class TemplateMaker:
             If the pool cannot.
         """
         text = degraded_key(key)
+        if len(job.slot_bounds) >= _MAX_KEPT and text not in job.slot_bounds:
+            job.slot_bounds.clear()  # speeds are the reporters' to choose, so there is no end of them
         known = job.slot_bounds.setdefault(text, {})
         counts = [count for count in range(most + 1) if count not in known]
         if counts:

@@ -7,6 +7,9 @@ from functools import lru_cache
 
 from planner.errors import OptionError
 
+_MOST_LETTERS = 100
+"""An address with its scope is shorter. Clients choose what is looked up, so nothing longer is kept."""
+
 
 def is_loopback(host: str) -> bool:
     """Whether a host to listen on, or a peer's address, is this machine's loopback; names other than ``localhost`` are not.
@@ -31,9 +34,13 @@ def is_loopback_host_header(value: str) -> bool:
     return name.endswith(".localhost") or is_loopback(name)
 
 
-@lru_cache(maxsize=4096)
 def client_of(address: str) -> str:
     """Who counts as one client: an IPv4 address, or the /64 network that an IPv6 host may choose its addresses from."""
+    return _client_of(address[:_MOST_LETTERS])
+
+
+@lru_cache(maxsize=4096)
+def _client_of(address: str) -> str:
     parsed = _address(address)
     if parsed is None or parsed.version == 4:
         return address
@@ -62,8 +69,12 @@ def read_proxies(text: str) -> list[str]:
     return parts
 
 
-@lru_cache(maxsize=4096)
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    return None if len(text) > _MOST_LETTERS else _parsed(text)
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         address = ipaddress.ip_address(text)
     except ValueError:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.errors import HostError, KeyMissingError, RateLimitError, ScopeError, SlowRequestError
+from api.errors import HostError, KeyMissingError, LongPathError, RateLimitError, ScopeError, SlowRequestError
 from api.observability.telemetry import Telemetry
 from api.problems import problem_of
 from api.security.addresses import client_of, is_loopback, is_loopback_host_header, is_network_address
@@ -17,6 +17,8 @@ from api.security.rechecks import KeyedSend, WithdrawnError
 from api.security.scopes import Access, required_access
 from planner.errors import ReplanError
 
+MAX_PATH_LENGTH = 2048
+"""Letters of the longest path that is looked at; ids and workers' names are far shorter."""
 _FETCH = ("GET", "HEAD")
 
 
@@ -111,6 +113,8 @@ class Gate:
             raise _unknown_key()
 
     async def _admit(self, scope: Scope) -> Principal | None:
+        if len(scope["path"]) > MAX_PATH_LENGTH:
+            raise LongPathError(f"the path has {len(scope['path'])} letters; expected at most {MAX_PATH_LENGTH}")
         access = required_access(scope["method"], scope["path"])
         if access.scope is None:
             return None

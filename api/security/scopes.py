@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import lru_cache
 
 
 class Scope(IntEnum):
@@ -68,7 +67,6 @@ _RULES: tuple[tuple[tuple[str, ...], re.Pattern[str], Access], ...] = tuple(
 _UNLISTED = Access(scope=Scope.ADMIN, is_listed=False)
 
 
-@lru_cache(maxsize=4096)
 def required_access(method: str, path: str) -> Access:
     """What a request with this method and decoded path has to bring.
 

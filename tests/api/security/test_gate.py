@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
+import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,7 +15,9 @@ import httpx2
 import pytest
 
 from api.app import create_app
+from api.security.addresses import is_loopback_host_header
 from api.security.keys import ApiKey, new_key
+from api.security.middleware import MAX_PATH_LENGTH
 from api.security.scopes import Scope
 from api.security.stored_keys import create_key
 from api.settings import Settings
@@ -241,3 +245,26 @@ def test_the_document_tells_what_the_gate_does(tmp_path: Path, has_keys: bool) -
     assert {"403", "408", "429"} <= plan["responses"].keys()
     assert ("401" in plan["responses"]) == has_keys
     assert "401" not in document["paths"]["/healthz"]["get"]["responses"]
+
+
+def test_nothing_of_a_long_path_or_name_is_kept(tmp_path: Path) -> None:
+    """Paths beyond the limit are 414 with and without a key, and thousands of long ones and of long hosts take no memory."""
+
+    async def check() -> None:
+        async with running(tmp_path) as bench:
+            for key in (None, bench.keys[Scope.READ]):
+                assert await bench.code("GET", "/" + "a" * MAX_PATH_LENGTH, key=key) == "path_too_long"
+            assert await bench.code("GET", "/" + "a" * (MAX_PATH_LENGTH - 1)) == "key_missing"
+            tracemalloc.start()
+            try:
+                before, _ = tracemalloc.get_traced_memory()
+                for number in range(200):
+                    await bench.code("GET", f"/{number}{'a' * 60_000}")
+                    is_loopback_host_header(f"{number}{'a' * 60_000}")
+                gc.collect()
+                after, _ = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+            assert after - before < 2**20  # 200 paths of 60 kB are 12 MB
+
+    asyncio.run(check())
