@@ -24,15 +24,27 @@ router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["epochs"], route_class=RawR
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "Server-sent events: `id` is the epoch's number, `event` is `epoch`, `data` its body; an event `deleted` "
-        "where the job is. Comments keep the connection alive.",
+        "where the job is, `damaged` in the place of an epoch whose stored bytes are. Comments keep the connection alive.",
         "content": {"text/event-stream": {"schema": {"type": "string"}}},
     }
+}
+_MARKER = {
+    "type": "object",
+    "description": "In the place of an epoch whose stored bytes are damaged.",
+    "properties": {"job": {"type": "string"}, "epoch": {"type": "integer", "minimum": 1}, "damaged": {"const": True}},
+    "required": ["job", "epoch", "damaged"],
+    "additionalProperties": False,
 }
 _EPOCHS: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "Epochs in order.",
         "content": {
-            JSON: {"schema": {"type": "array", "items": {"$ref": f"#/components/schemas/{EpochBody.__name__}"}}}
+            JSON: {
+                "schema": {
+                    "type": "array",
+                    "items": {"anyOf": [{"$ref": f"#/components/schemas/{EpochBody.__name__}"}, _MARKER]},
+                }
+            }
         },
     }
 }
@@ -118,7 +130,7 @@ async def get_epoch(request: Request) -> Response:
 )
 async def get_epochs(request: Request) -> Response:
     """Give up to 100 epochs behind ``after``, from the first where it is left out."""
-    found = await to_thread.run_sync(jobs_of(request).store.epochs_after, job_id_of(request), after_of(request) or 0)
+    found = await to_thread.run_sync(jobs_of(request).store.epochs_behind, job_id_of(request), after_of(request) or 0)
     content = b"[" + b",".join(record.body for record in found) + b"]"
     return Response(content, media_type=JSON, headers={"Cache-Control": "no-store"})
 

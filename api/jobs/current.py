@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from anyio import to_thread
 
+from api.errors import CorruptStoreError
 from api.store import EpochRecord, Store
 
 
@@ -18,10 +20,13 @@ class CurrentEpochs:
     ----------
     store
         Where epochs are; owned by the caller.
+    mend
+        Appends an epoch that takes the place of a damaged current one.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, mend: Callable[[str], Awaitable[EpochRecord]]) -> None:
         self._store = store
+        self._mend = mend
         self._next: dict[str, asyncio.Task[EpochRecord | None]] = {}
         self._running: dict[str, asyncio.Task[EpochRecord | None]] = {}
 
@@ -52,6 +57,8 @@ class CurrentEpochs:
         self._running[job_id] = task
         try:
             return await to_thread.run_sync(self._store.current_epoch, job_id)
+        except CorruptStoreError:
+            return await self._mend(job_id)
         finally:
             if self._running.get(job_id) is task:
                 del self._running[job_id]

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from planner.ladder import RungName
 
-Cause = Literal["registered", "event", "improved", "revised"]
+Cause = Literal["registered", "event", "improved", "revised", "recovered"]
 Source = Literal["store", "solved", "improved"]
 
 
@@ -120,7 +120,8 @@ class EpochBody(_Part):
     revision: int = Field(ge=1, description="Revision of the job that it is for.")
     cause: Cause = Field(
         description="registered: the job's first; event: something was reported; improved: a better plan for the same "
-        "failures; revised: the job was replaced."
+        "failures; revised: the job was replaced; recovered: the epoch before is damaged in the store, and its failures were "
+        "worked out from those before it."
     )
     created_at: str = Field(description="When it was made, RFC 3339, UTC.")
     failures: ReportedFailures = Field(description="What is down and slow.")

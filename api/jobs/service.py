@@ -6,13 +6,13 @@ import asyncio
 import time
 import weakref
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from anyio import to_thread
 
 from api.background import Background
-from api.errors import EpochConflictError, IdempotencyConflictError, StaleBaseError
+from api.errors import CorruptStoreError, EpochConflictError, IdempotencyConflictError, StaleBaseError
 from api.jobs.acknowledging import Acknowledger
 from api.jobs.current import CurrentEpochs
 from api.jobs.drafting import Base, Change, Draft, Drafter
@@ -21,6 +21,8 @@ from api.jobs.forms import JobEvent, JobRegistration, Mode, PrecomputeRequest
 from api.jobs.improvement import Improver
 from api.jobs.loaded import JobCache, LoadedJob
 from api.jobs.materialiser import Materialiser
+from api.jobs.recovery import Recovery
+from api.jobs.reports import change_of
 from api.jobs.solving import TemplateMaker
 from api.jobs.templates import Templates
 from api.jobs.watching import Watcher
@@ -31,9 +33,8 @@ from api.precompute.options import PrecomputeOptions
 from api.settings import Settings
 from api.store import Appended, EpochRecord, JobRecord, OperationRecord, Store
 from api.store.watch import EpochFeed
-from planner.errors import FailureSetError, NotFoundError, ScheduleFormatError, SolverError
-from planner.failure_state import EventKind, FailureEvent, FailureState, apply_event, carry_over, to_failure_set
-from planner.operation import parse_worker
+from planner.errors import NotFoundError, SolverError
+from planner.failure_state import FailureState, carry_over
 from planner.plan_content import canonical_json
 from planner.tolerance import ToleranceMode, require_listable
 
@@ -95,7 +96,8 @@ class JobService:
         self.settings = settings
         self.telemetry = telemetry
         self.jobs = JobCache()
-        current = CurrentEpochs(store)
+        self._recovery = Recovery(store=store, telemetry=telemetry, base_of=self._base_for)
+        current = CurrentEpochs(store, mend=self._mend)
         self.acknowledger = Acknowledger(store, self.jobs)
         self._templates = Templates(store, telemetry)
         self._maker = TemplateMaker(
@@ -305,7 +307,7 @@ class JobService:
         """A job, its current epoch for its newest revision, and what its document describes."""
         job = await to_thread.run_sync(self.store.job, job_id)
         loaded = await to_thread.run_sync(self.jobs.load, job.document)
-        current = await to_thread.run_sync(self.store.current_epoch, job_id)
+        current = await self._readable(job, loaded)
         if current is None or current.revision != job.revision:
             # A server died between registering the job and appending its epoch.
             current = await self._follow_revision(job, loaded)
@@ -314,7 +316,7 @@ class JobService:
     async def _follow_revision(self, job: JobRecord, loaded: LoadedJob) -> EpochRecord:
         """Epoch of a job's newest revision: appended where it is not there yet."""
         for _ in range(MAX_TRIES):
-            current = await to_thread.run_sync(self.store.current_epoch, job.job_id)
+            current = await self._readable(job, loaded)
             if current is not None and current.revision >= job.revision:
                 return current
             base, change = None, Change(cause="registered", state=FailureState())
@@ -331,6 +333,28 @@ class JobService:
                 continue
         raise StaleBaseError(f"job {job.job_id!r} moved on {MAX_TRIES} times while its revision was worked out")
 
+    async def _readable(self, job: JobRecord, loaded: LoadedJob) -> EpochRecord | None:
+        """Current epoch of a job; where that is damaged another one is appended that holds the same failures."""
+        for _ in range(MAX_TRIES):
+            try:
+                return await to_thread.run_sync(self.store.current_epoch, job.job_id)
+            except CorruptStoreError as error:
+                damage = error
+            # The job may have moved on since it was read.
+            job = await to_thread.run_sync(self.store.job, job.job_id)
+            loaded = await to_thread.run_sync(self.jobs.load, job.document)
+            base, change = await to_thread.run_sync(self._recovery.work_out, job, loaded)
+            draft = await self._drafter.draft(job.job_id, job.revision, loaded, base, change, Priority.EVENT)
+            with suppress(StaleBaseError):
+                return (await self._append(job, job.current_epoch, change.cause, draft)).record
+        raise damage
+
+    async def _mend(self, job_id: str) -> EpochRecord:
+        """Current epoch of a job whose current epoch was found to be damaged."""
+        async with self._locked(job_id):
+            _, current, _ = await self._present(job_id)
+        return current
+
     def _tolerance_of(self, job_id: str, form: JobRegistration) -> tuple[int, Mode | None]:
         """Tolerance and mode of a registration; what it leaves out stays as it is."""
         tolerance, mode = form.tolerance, form.mode
@@ -346,7 +370,7 @@ class JobService:
         )
 
     def _base_for(self, current: EpochRecord, loaded: LoadedJob) -> Base:
-        """An epoch of an earlier revision, as the one that follows it for this job finds it."""
+        """An epoch of this or an earlier revision, as the one that follows it for this job finds it."""
         old = self.jobs.load(self.store.job_revision(current.job_id, current.revision).document)
         return Base.of(current).carried_over(old, loaded)
 
@@ -354,7 +378,9 @@ class JobService:
         self, job: JobRecord, current: EpochRecord, loaded: LoadedJob, event: JobEvent
     ) -> tuple[Draft, Base]:
         base = await to_thread.run_sync(Base.of, current)
-        change = await to_thread.run_sync(_change_of, loaded, base, event)
+        change = await to_thread.run_sync(
+            lambda: change_of(loaded, base.state, event, dead=base.dead, shards_restored=base.body.shards_restored)
+        )
         return await self._drafter.draft(job.job_id, job.revision, loaded, base, change, Priority.EVENT), base
 
     async def _append(
@@ -404,7 +430,11 @@ class JobService:
                 f"the idempotency key {idempotency_key[:80]!r} came with another request, which led to epoch {used.epoch}",
                 hint="use a new key for a new event",
             )
-        return self.store.epoch(job_id, used.epoch)
+        try:
+            return self.store.epoch(job_id, used.epoch)
+        except CorruptStoreError:
+            # What was reported is part of all epochs since.
+            return self.store.current_epoch(job_id)
 
     async def _current_of(self, job_id: str) -> tuple[EpochRecord, LoadedJob] | None:
         async with self._locked(job_id):
@@ -438,28 +468,3 @@ def _require_expected(job_id: str, current: EpochRecord, expected: int | None) -
             hint="read the current epoch and decide again",
             current=current.epoch,
         )
-
-
-def _change_of(loaded: LoadedJob, base: Base, event: JobEvent) -> Change:
-    """What an event makes of the present state."""
-    later = None if event.iteration is None else event.iteration + 1
-    if event.kind == "shards_restored":
-        if event.nodes or event.ranks or event.workers or event.speed is not None:
-            raise FailureSetError("a shards_restored event names nodes, ranks, workers or a speed; expected none")
-        return Change(cause="event", state=base.state, shards_restored=True, from_iteration=later)
-    nodes = event.nodes if event.nodes is None or isinstance(event.nodes, str) else ",".join(event.nodes)
-    try:
-        workers = tuple(parse_worker(text) for text in event.workers)
-    except ScheduleFormatError as error:
-        raise FailureSetError(error.message, hint=error.hint) from error
-    reported = FailureEvent(
-        kind=EventKind(event.kind), nodes=nodes or None, ranks=tuple(event.ranks), workers=workers, speed=event.speed
-    )
-    state = apply_event(loaded.job, base.state, reported)
-    is_failure = reported.kind is EventKind.NODE_FAILED
-    # Restored shards are lost again with the next worker that goes down.
-    restored = base.body.shards_restored and to_failure_set(loaded.job, state).dead <= base.dead
-    # A failed iteration is run again; otherwise the running one is finished first.
-    return Change(
-        cause="event", state=state, shards_restored=restored, from_iteration=event.iteration if is_failure else later
-    )

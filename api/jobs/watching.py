@@ -10,7 +10,7 @@ from anyio import to_thread
 
 from api.errors import EpochConflictError
 from api.jobs.current import CurrentEpochs
-from api.store import EpochRecord, Store
+from api.store import DamagedEpoch, EpochRecord, Store
 from api.store.watch import EpochFeed
 from planner.errors import NotFoundError, ReplanError
 
@@ -93,7 +93,7 @@ class Watcher:
             while not self._feed.is_closed:
                 records = await self._behind(job_id, last)
                 for record in records:
-                    yield frame_of(record)
+                    yield frame_of(record) if isinstance(record, EpochRecord) else _damaged(record)
                     last = record.epoch
                 if not records:
                     if is_silent:
@@ -105,15 +105,19 @@ class Watcher:
         except ReplanError as error:
             _LOG.warning("a stream of job %s ends, its client may come again: %s", job_id, error)
 
-    async def _behind(self, job_id: str, last: int) -> Sequence[EpochRecord]:
+    async def _behind(self, job_id: str, last: int) -> Sequence[EpochRecord | DamagedEpoch]:
         record = await self._current.read(job_id)
         if record is None or record.epoch <= last:
             return ()
         if record.epoch == last + 1:
             return (record,)
-        return await to_thread.run_sync(self._store.epochs_after, job_id, last, _PAGE)
+        return await to_thread.run_sync(self._store.epochs_behind, job_id, last, _PAGE)
 
 
 def frame_of(record: EpochRecord) -> bytes:
     """An epoch as a server-sent event; its body is one line."""
     return b"id: %d\nevent: epoch\ndata: %b\n\n" % (record.epoch, record.body)
+
+
+def _damaged(marker: DamagedEpoch) -> bytes:
+    return b"id: %d\nevent: damaged\ndata: %b\n\n" % (marker.epoch, marker.body)

@@ -50,18 +50,13 @@ class EpochDamageRows(EpochRows):
 
     def newest_sound_epoch(self, job_id: str, before: int) -> EpochRecord | None:
         """Newest epoch of a job below number ``before`` that is not damaged; ``None`` where there is none."""
-        e = EPOCHS.c
-        while True:
-            query = sa.select(e.epoch).where(e.job_id == job_id, e.epoch < before).order_by(e.epoch.desc())
-            limited = query.limit(_PAGE)
-            numbers = self._read(lambda connection: connection.execute(limited).scalars().all())
+        while numbers := self._numbers_below(job_id, before):
             for number in numbers:
                 found = self._epoch_or_marker(job_id, number)
                 if isinstance(found, EpochRecord):
                     return found
-            if not numbers:
-                return None
             before = numbers[-1]
+        return None
 
     def reports_behind(self, job_id: str, n: int) -> tuple[Report, ...]:
         """What was reported and led to the epochs of a job behind epoch ``n``, in order.
@@ -80,6 +75,12 @@ class EpochDamageRows(EpochRows):
             for row in rows
             if row.checksum is not None or row.cause not in ("registered", "revised", "improved", "recovered")
         )
+
+    def _numbers_below(self, job_id: str, before: int) -> tuple[int, ...]:
+        """Some numbers of epochs below another, the largest first."""
+        e = EPOCHS.c
+        query = sa.select(e.epoch).where(e.job_id == job_id, e.epoch < before).order_by(e.epoch.desc()).limit(_PAGE)
+        return tuple(self._read(lambda connection: connection.execute(query).scalars().all()))
 
     def _event_of(self, job_id: str, n: int) -> bytes | None:
         try:
