@@ -9,11 +9,13 @@ from fastapi import APIRouter, Header, Request, Response
 
 from api.jobs.epoch_body import EpochBody
 from api.jobs.forms import Acknowledgement, Acknowledgements, JobEvent, WorkerAcknowledgement
-from api.jobs.reading import EpochNumber, JobId
+from api.jobs.reading import EpochNumber, JobId, epoch_of, job_id_of
 from api.responses import JSON, body_of, json_of, problems
 from api.routes_jobs import jobs_of, read_request
+from api.routes_raw import RawRoute, parameters
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["events"])
+_crowded = APIRouter(route_class=RawRoute)
 IdempotencyKey = Annotated[
     str | None,
     Header(
@@ -48,16 +50,17 @@ async def post_event(request: Request, job_id: JobId, idempotency_key: Idempoten
     )
 
 
-@router.post(
+@_crowded.post(
     "/epochs/{epoch}/acknowledgements",
     summary="Acknowledge an epoch",
     status_code=204,
     response_class=Response,
     responses=problems(404, 413, 415, 422, 500, 503),
-    openapi_extra=body_of(Acknowledgement),
+    openapi_extra=body_of(Acknowledgement) | parameters("job_id", "epoch"),
 )
-async def post_acknowledgement(request: Request, job_id: JobId, epoch: EpochNumber) -> Response:
+async def post_acknowledgement(request: Request) -> Response:
     """Say that a worker has an epoch and its program, and from which iteration it runs it. The last word counts."""
+    job_id, epoch = job_id_of(request), epoch_of(request)
     form = await read_request(request, Acknowledgement)
     await jobs_of(request).acknowledger.add(job_id, epoch, form.worker, form.iteration)
     return Response(status_code=204)
@@ -86,3 +89,6 @@ async def get_acknowledgements(request: Request, job_id: JobId, epoch: EpochNumb
         missing=missing,
         from_iteration=max(known) if known and not missing and len(known) == len(found) else None,
     )
+
+
+router.include_router(_crowded)
