@@ -98,13 +98,26 @@ class Materialiser:
             self._ahead[record.job_id] = task
             task.add_done_callback(lambda _: self._ahead.pop(record.job_id, None))
 
-    def forget(self, job_id: str) -> None:
-        """Forget a deleted job's programs, those that are being made too."""
-        self._newest.pop(job_id, None)
-        for key in [key for key in self._kept if key[0] == job_id]:
+    def forget(self, job_id: str, before: int | None) -> None:
+        """Forget a deleted job's programs, those that are being made too.
+
+        Parameters
+        ----------
+        job_id
+            Its id.
+        before
+            First epoch of the job that has this id now, which are not forgotten; ``None`` where none has.
+        """
+
+        def is_gone(epoch: int) -> bool:
+            return before is None or epoch < before
+
+        if (record := self._newest.get(job_id)) is not None and is_gone(record.epoch):
+            del self._newest[job_id]
+        for key in [key for key in self._kept if key[0] == job_id and is_gone(key[1])]:
             del self._kept[key]
         # What is being made goes on for nobody; whoever asks from now on finds no such job.
-        for key in [key for key in self._in_flight if key[0] == job_id]:
+        for key in [key for key in self._in_flight if key[0] == job_id and is_gone(key[1])]:
             del self._in_flight[key]
 
     async def close(self) -> None:

@@ -158,6 +158,20 @@ class JobRows(Database):
         rows = self._read(lambda connection: connection.execute(query).all())
         return {row.job_id: row.current_epoch for row in rows}
 
+    def epoch_ranges(self) -> dict[str, tuple[int, int]]:
+        """Number of the first and of the newest epoch of every job that has one.
+
+        Epochs before the first were those of deleted jobs with the same id.
+        """
+        j, r = JOBS.c, RETIRED_JOBS.c
+        query = (
+            sa.select(j.job_id, j.current_epoch, sa.func.coalesce(r.last_epoch, 0).label("last_retired"))
+            .select_from(JOBS.outerjoin(RETIRED_JOBS, j.job_id == r.job_id))
+            .where(j.current_epoch > 0)
+        )
+        rows = self._read(lambda connection: connection.execute(query).all())
+        return {row.job_id: (row.last_retired + 1, row.current_epoch) for row in rows}
+
     def delete_job(self, job_id: str) -> None:
         """Delete a job with its revisions, epochs, events, acknowledgements and operations; templates stay.
 

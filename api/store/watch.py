@@ -30,6 +30,13 @@ def _run_once(name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> async
     return asyncio.create_task(work(), name=name)
 
 
+Gone: TypeAlias = Callable[[str, int | None], None]
+
+
+def _tell_nobody(_job_id: str, _before: int | None) -> None:
+    """What is called where nobody wants to know."""
+
+
 class EpochFeed:
     """Tells those who wait for a job's next epoch that it is there.
 
@@ -56,6 +63,7 @@ class EpochFeed:
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
         self._connected = asyncio.Event()
+        self._on_gone: Gone = _tell_nobody
 
     async def __aenter__(self) -> EpochFeed:
         """Start to listen; the store need not answer yet."""
@@ -92,10 +100,19 @@ class EpochFeed:
         """How many wait."""
         return sum(map(len, self._waiting.values()))
 
+    def call_when_gone(self, callback: Gone) -> None:
+        """Have this called in the event loop with each job that was deleted, here or by another process.
+
+        It gets the id, and the first epoch of the job that is registered under it now, ``None`` for no job: all epochs
+        before that are gone. It may be told the same several times.
+        """
+        self._on_gone = callback
+
     def announce(self, job_id: str, epoch: int) -> None:
         """Tell that a job has this epoch; 0 that it was deleted. Old news changes nothing."""
         if epoch == 0:
             self._latest.pop(job_id, None)
+            self._on_gone(job_id, None)
             self._wake(job_id, None)
         elif epoch > self._latest.get(job_id, 0):
             self._latest[job_id] = epoch
@@ -149,11 +166,15 @@ class EpochFeed:
                 await asyncio.sleep(_RECONNECT_S[min(failures, len(_RECONNECT_S) - 1)])
 
     async def _catch_up(self) -> None:
-        current = await to_thread.run_sync(self._store.current_epochs)
-        for job_id in self._latest.keys() - current.keys():
+        known = set(self._latest)
+        ranges = await to_thread.run_sync(self._store.epoch_ranges)
+        for job_id in known - ranges.keys():
             self.announce(job_id, 0)
-        for job_id, epoch in current.items():
-            self.announce(job_id, epoch)
+        for job_id, (first, newest) in ranges.items():
+            # A deletion that was missed shows by this alone where the id was registered again.
+            if first > 1:
+                self._on_gone(job_id, first)
+            self.announce(job_id, newest)
         self._connected.set()
 
     async def _listen(self) -> None:

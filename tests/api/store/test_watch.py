@@ -119,6 +119,34 @@ def test_sees_deletions(store: Store, backend: Backend) -> None:
     other.close()
 
 
+def test_tells_what_is_gone(store: Store, backend: Backend) -> None:
+    """A deletion by another store is told, and where the id was registered again which epochs are gone with it."""
+    other = Store(backend.url)
+    gone: asyncio.Queue[tuple[str, int | None]] = asyncio.Queue()
+
+    async def work() -> None:
+        register(store)
+        append(store, 0)
+        async with EpochFeed(store, poll_s=0.02) as feed:
+            feed.call_when_gone(lambda *told: gone.put_nowait(told))
+            await feed.wait("job", 0, LONG)
+            await asyncio.to_thread(other.delete_job, "job")
+            assert await asyncio.wait_for(gone.get(), LONG) == ("job", None)
+            await asyncio.to_thread(register, other)
+            await asyncio.to_thread(append, other, 0)
+            await feed.wait("job", 1, LONG)
+            assert store.epoch_ranges() == {"job": (2, 2)}
+        while not gone.empty():
+            assert gone.get_nowait() == ("job", 2)
+        # What happened before a feed begins, or while it has no connection.
+        async with EpochFeed(store, poll_s=LONG) as feed:
+            feed.call_when_gone(lambda *told: gone.put_nowait(told))
+            assert await asyncio.wait_for(gone.get(), LONG) == ("job", 2)
+
+    run(work)
+    other.close()
+
+
 def test_goes_on_after_the_connection_was_lost(
     postgres_store: Store, postgres_backend: PostgresBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
