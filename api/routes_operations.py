@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from anyio import to_thread
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 
 from api.jobs.forms import OperationAnswer, OperationList, PrecomputeRequest
 from api.jobs.reading import JobId
@@ -48,12 +48,22 @@ async def post_precompute(request: Request, job_id: JobId) -> Response:
     response_model=OperationList,
     responses=problems(404, 422, 500, 503),
 )
-async def get_operations(request: Request, job_id: JobId) -> OperationList:
+async def get_operations(
+    request: Request,
+    job_id: JobId,
+    after: Annotated[
+        str | None, Query(description="Operation of this job behind which the list goes on.", max_length=64)
+    ] = None,
+    limit: Annotated[int, Query(description="Most operations in the answer.", ge=1, le=1000)] = 100,
+) -> OperationList:
     """List the operations that were asked for a job, the newest first."""
     service = jobs_of(request)
     await to_thread.run_sync(service.store.job, job_id)
-    found = await to_thread.run_sync(service.store.list_operations, job_id)
-    return OperationList(operations=[operation_answer(service, operation) for operation in found])
+    found = await to_thread.run_sync(lambda: service.store.list_operations(job_id, limit, after=after))
+    return OperationList(
+        operations=[operation_answer(service, operation) for operation in found],
+        next=found[-1].operation_id if len(found) == limit else None,
+    )
 
 
 @router.get(

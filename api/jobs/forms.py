@@ -168,4 +168,5 @@ class OperationAnswer(_Answer):
 class OperationList(_Answer):
     """Operations of a job, the newest first."""
 
-    operations: list[OperationAnswer] = Field(description="All that are known.")
+    operations: list[OperationAnswer] = Field(description="At most as many as were asked for.")
+    next: str | None = Field(description="Value of `after` for the next page; null where this is the last.")

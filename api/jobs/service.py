@@ -264,12 +264,21 @@ class JobService:
         return operation
 
     async def _precompute_once(self, job: JobRecord, mode: Mode) -> OperationRecord | None:
-        """Operation that a registration begins; ``None`` where the same one was begun before."""
-        for known in await to_thread.run_sync(self.store.list_operations, job.job_id):
-            if (known.job_sha256, known.mode, known.tolerance) == (job.job_sha256, mode, job.tolerance):
-                return None
-        options = PrecomputeOptions(revision=job.revision)
-        return await self._create_operation(job, mode=mode, tolerance=job.tolerance, options=options)
+        """Operation that a registration begins; ``None`` where the same one stands, here or on another server."""
+
+        def begin() -> OperationRecord | None:
+            return self.store.begin_operation(
+                job_id=job.job_id,
+                job_sha256=job.job_sha256,
+                mode=mode,
+                tolerance=job.tolerance,
+                options=PrecomputeOptions(revision=job.revision).dump(),
+            )
+
+        operation = await to_thread.run_sync(begin)
+        if operation is not None:
+            self.engine.wake()
+        return operation
 
     async def _create_operation(
         self, job: JobRecord, *, mode: Mode, tolerance: int, options: PrecomputeOptions

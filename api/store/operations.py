@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from api.store.engine import Database
 from api.store.jobs import Mode
-from api.store.schema import OPERATIONS
+from api.store.schema import JOBS, OPERATIONS
 from planner.errors import NotFoundError
 
 OperationState = Literal["queued", "running", "done", "failed", "cancelled"]
@@ -92,29 +92,37 @@ class OperationRows(Database):
         StoreError
             If it cannot be stored, or there is no such job.
         """
+        row = {"job_id": job_id, "job_sha256": job_sha256, "mode": mode, "tolerance": tolerance, "kind": kind}
         operation_id = uuid.uuid4().hex
+        return self._write(lambda connection: self._create(connection, operation_id, options=options, **row))
 
-        def work(connection: sa.Connection) -> OperationRecord:
-            now = self._now(connection)
-            self._insert_missing(
-                connection,
-                OPERATIONS,
-                operation_id=operation_id,
-                job_id=job_id,
-                job_sha256=job_sha256,
-                kind=kind,
-                mode=mode,
-                tolerance=tolerance,
-                options=options,
-                state="queued",
-                done=0,
-                failed=0,
-                skipped=0,
-                cancel_requested=False,
-                created_at=now,
-                updated_at=now,
-            )
-            return self._operation(connection, operation_id)
+    def begin_operation(
+        self, *, job_id: str, job_sha256: str, mode: Mode, tolerance: int, options: bytes
+    ) -> OperationRecord | None:
+        """Queue an operation of a job unless one for the same keys is queued, runs or is done.
+
+        Of several servers that begin the same at once, one does. One that failed, or was told to stop, does not count.
+
+        Returns
+        -------
+        OperationRecord | None
+            ``None`` where there is one already, or the job has gone.
+        """
+        operation_id = uuid.uuid4().hex
+        o = OPERATIONS.c
+        row = {"job_id": job_id, "job_sha256": job_sha256, "mode": mode, "tolerance": tolerance, "kind": "precompute"}
+        stands = (o.state == "done") | (o.state.in_(["queued", "running"]) & ~o.cancel_requested)
+        query = sa.select(o.operation_id).where(stands, *(o[name] == value for name, value in row.items())).limit(1)
+
+        def work(connection: sa.Connection) -> OperationRecord | None:
+            job = self._locked(sa.select(JOBS.c.job_id).where(JOBS.c.job_id == job_id))
+            if connection.execute(job).scalar() is None:
+                return None
+            found = connection.execute(query).scalar()
+            # Its own row is there where the connection was lost after an earlier try had been stored.
+            if found is not None and found != operation_id:
+                return None
+            return self._create(connection, operation_id, options=options, **row)
 
         return self._write(work)
 
@@ -128,12 +136,30 @@ class OperationRows(Database):
         """
         return self._read(lambda connection: self._operation(connection, operation_id))
 
-    def list_operations(self, job_id: str | None = None, limit: int = 100) -> tuple[OperationRecord, ...]:
-        """At most ``limit`` operations of a job, or of all, newest first."""
-        query = sa.select(OPERATIONS).order_by(OPERATIONS.c.created_at.desc(), OPERATIONS.c.operation_id).limit(limit)
+    def list_operations(
+        self, job_id: str | None = None, limit: int = 100, *, after: str | None = None
+    ) -> tuple[OperationRecord, ...]:
+        """At most ``limit`` operations of a job, or of all, newest first, those behind the operation ``after`` only.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no operation ``after``.
+        """
+        o = OPERATIONS.c
+        query = sa.select(OPERATIONS).order_by(o.created_at.desc(), o.operation_id).limit(limit)
         if job_id is not None:
-            query = query.where(OPERATIONS.c.job_id == job_id)
-        return tuple(_record(row) for row in self._read(lambda connection: connection.execute(query).all()))
+            query = query.where(o.job_id == job_id)
+
+        def work(connection: sa.Connection) -> tuple[OperationRecord, ...]:
+            behind = query
+            if after is not None:
+                last = self._operation(connection, after)
+                same = (o.created_at == last.created_at) & (o.operation_id > last.operation_id)
+                behind = query.where((o.created_at < last.created_at) | same)
+            return tuple(_record(row) for row in connection.execute(behind).all())
+
+        return self._read(work)
 
     def claim_operation(
         self,
@@ -257,6 +283,13 @@ class OperationRows(Database):
             return self._operation(connection, operation_id)
 
         return self._write(work)
+
+    def _create(self, connection: sa.Connection, operation_id: str, **values: Any) -> OperationRecord:
+        now = self._now(connection)
+        counts = dict.fromkeys(("done", "failed", "skipped"), 0)
+        fixed = {"state": "queued", "cancel_requested": False, "created_at": now, "updated_at": now}
+        self._insert_missing(connection, OPERATIONS, operation_id=operation_id, **fixed, **counts, **values)
+        return self._operation(connection, operation_id)
 
     def _owned(self, connection: sa.Connection, operation_id: str, owner: str) -> OperationRecord | None:
         o = OPERATIONS.c

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -115,6 +116,25 @@ def test_registration_makes_plans_ready(server: Server) -> None:
     assert job.register(tolerance=1, mode="all").json()["operation"] is None
     assert job.report("node_failed", "n02")["source"] == "store"
     assert [shown["id"] for shown in job.get("operations").json()["operations"]] == [operation]
+
+
+def test_a_cancelled_operation_is_begun_again(server: Server) -> None:
+    """Registrations at once begin one operation between them; after that was cancelled the next registration begins another."""
+    job = ServedJob(server.client, "again", DOCUMENT | {"name": "again"})
+    job.register()
+    with ThreadPoolExecutor(6) as threads:
+        answers = list(threads.map(lambda _: job.register(tolerance=4, mode="all").json(), range(6)))
+    (operation,) = {answer["operation"] for answer in answers} - {None}
+    assert [answer["operation"] for answer in answers].count(None) == 5
+    job.client.post(f"/v1/operations/{operation}/cancel")
+    second = job.register().json()["operation"]
+    assert second not in (None, operation)
+    job.client.post(f"/v1/operations/{second}/cancel")
+    page = job.get("operations", params={"limit": 1}).json()
+    assert ([shown["id"] for shown in page["operations"]], page["next"]) == ([second], second)
+    rest = job.get("operations", params={"after": second}).json()
+    assert ([shown["id"] for shown in rest["operations"]], rest["next"]) == ([operation], None)
+    check_problem(job.get("operations", params={"after": "x"}), 404, "not_found")
 
 
 def test_plans_are_made_ready_when_asked(server: Server) -> None:

@@ -136,6 +136,10 @@ def test_lists_the_newest_first(job: Store) -> None:
     assert [operation.operation_id for operation in job.list_operations("job")] == [made[2], made[0]]
     assert [operation.operation_id for operation in job.list_operations()] == made[::-1]
     assert [operation.operation_id for operation in job.list_operations(limit=1)] == [made[2]]
+    assert [operation.operation_id for operation in job.list_operations(limit=1, after=made[2])] == [made[1]]
+    assert job.list_operations("job", after=made[0]) == ()
+    with pytest.raises(NotFoundError, match="no operation 'nothing'"):
+        job.list_operations(after="nothing")
 
 
 def test_needs_its_job(store: Store) -> None:
@@ -143,3 +147,39 @@ def test_needs_its_job(store: Store) -> None:
     with pytest.raises(StoreError):
         create(store)
     assert store.list_operations() == ()
+
+
+def test_the_same_is_begun_once(job: Store) -> None:
+    """Of many that begin the same at once one does; one that failed or was told to stop is begun again, another is another."""
+
+    def begin(tolerance: int = 2) -> OperationRecord | None:
+        return job.begin_operation(
+            job_id="job", job_sha256=JOB_SHA256, mode="all", tolerance=tolerance, options=b'{"a":1}'
+        )
+
+    begun: list[OperationRecord | None] = []
+    threads = [threading.Thread(target=lambda: begun.append(begin())) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (first,) = [operation for operation in begun if operation is not None]
+    assert len(begun) == 6
+    assert begin(tolerance=3) is not None
+    assert job.claim_operation("me", 60, operation_id=first.operation_id) is not None
+    assert begin() is None
+    job.cancel_operation(first.operation_id)
+    second = begin()
+    assert second is not None
+    for state, is_again in (("failed", True), ("done", False)):
+        assert job.claim_operation("me", 60, operation_id=second.operation_id) is not None
+        assert job.finish_operation(second.operation_id, "me", state)  # type: ignore[arg-type]
+        third = begin()
+        assert (third is not None) == is_again
+        second = third or second
+    # The oldest is found behind any number of others too.
+    for _ in range(120):
+        create(job)
+    assert begin() is None
+    job.delete_job("job")
+    assert begin() is None
