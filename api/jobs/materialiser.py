@@ -18,6 +18,7 @@ from api.jobs.templates import Templates
 from api.observability.telemetry import Telemetry
 from api.pool import Priority, SolvePool
 from api.store import EpochRecord, Store
+from api.store.watch import IsGone
 from planner.errors import InputError, NoPlanError, NotFoundError, ReplanError, ScheduleError
 from planner.failure_state import to_failure_set
 
@@ -98,26 +99,14 @@ class Materialiser:
             self._ahead[record.job_id] = task
             task.add_done_callback(lambda _: self._ahead.pop(record.job_id, None))
 
-    def forget(self, job_id: str, before: int | None) -> None:
-        """Forget a deleted job's programs, those that are being made too.
-
-        Parameters
-        ----------
-        job_id
-            Its id.
-        before
-            First epoch of the job that has this id now, which are not forgotten; ``None`` where none has.
-        """
-
-        def is_gone(epoch: int) -> bool:
-            return before is None or epoch < before
-
-        if (record := self._newest.get(job_id)) is not None and is_gone(record.epoch):
+    def forget(self, is_gone: IsGone) -> None:
+        """Forget the programs of deleted jobs, those that are being made too."""
+        for job_id in [job_id for job_id, record in self._newest.items() if is_gone(job_id, record.epoch)]:
             del self._newest[job_id]
-        for key in [key for key in self._kept if key[0] == job_id and is_gone(key[1])]:
+        for key in [key for key in self._kept if is_gone(*key)]:
             del self._kept[key]
         # What is being made goes on for nobody; whoever asks from now on finds no such job.
-        for key in [key for key in self._in_flight if key[0] == job_id and is_gone(key[1])]:
+        for key in [key for key in self._in_flight if is_gone(*key)]:
             del self._in_flight[key]
 
     async def close(self) -> None:

@@ -32,7 +32,7 @@ from api.precompute.engine import PrecomputeEngine
 from api.precompute.options import PrecomputeOptions
 from api.settings import Settings
 from api.store import Appended, EpochRecord, JobRecord, OperationRecord, Store
-from api.store.watch import EpochFeed
+from api.store.watch import EpochFeed, IsGone
 from planner.errors import NotFoundError, SolverError
 from planner.failure_state import FailureState, carry_over
 from planner.plan_content import canonical_json
@@ -423,11 +423,10 @@ class JobService:
         self.materialiser.begin(record)
         self._improver.look_at(record.job_id)
 
-    def _forget(self, job_id: str, before: int | None) -> None:
-        """Forget what is in memory of a deleted job, whichever server deleted it."""
-        self.materialiser.forget(job_id, before)
-        if before is None:
-            self.telemetry.job_deleted(job_id)
+    def _forget(self, is_gone: IsGone) -> None:
+        """Forget what is in memory of deleted jobs, whichever server deleted them."""
+        self.materialiser.forget(is_gone)
+        self.telemetry.forget_epochs(is_gone)
 
     def _replay(self, job_id: str, idempotency_key: str, digest: str) -> EpochRecord | None:
         """Epoch that an earlier request with this key led to; ``None`` for a new key."""

@@ -42,7 +42,7 @@ class Telemetry:
     def __init__(self, *, version: str = "") -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        self._jobs: OrderedDict[str, None] = OrderedDict()
+        self._jobs: OrderedDict[str, int] = OrderedDict()
         registry = self.registry
         Gauge("replan_info", "1, with the version that serves.", ["version"], registry=registry).labels(version).set(1)
         self._requests = Histogram(
@@ -141,16 +141,19 @@ class Telemetry:
         """Count a new epoch, made here or seen from another server."""
         self._epochs.labels(cause).inc()
         self._current.labels(job_id).set(epoch)
-        self._jobs[job_id] = None
+        self._jobs[job_id] = epoch
         self._jobs.move_to_end(job_id)
         if len(self._jobs) > _MAX_JOBS:
-            self.job_deleted(next(iter(self._jobs)))
+            self._drop(next(iter(self._jobs)))
 
-    def job_deleted(self, job_id: str) -> None:
-        """Forget a job's series."""
-        if job_id in self._jobs:
-            del self._jobs[job_id]
-            self._current.remove(job_id)
+    def forget_epochs(self, is_gone: Callable[[str, int], bool]) -> None:
+        """Forget the series of jobs whose epoch went with a deleted job."""
+        for job_id in [job_id for job_id, epoch in self._jobs.items() if is_gone(job_id, epoch)]:
+            self._drop(job_id)
+
+    def _drop(self, job_id: str) -> None:
+        del self._jobs[job_id]
+        self._current.remove(job_id)
 
     def key_precomputed(self, outcome: Literal["done", "failed"]) -> None:
         """Count a failure key that precomputing came to, but for those that had a plan already."""

@@ -30,10 +30,11 @@ def _run_once(name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> async
     return asyncio.create_task(work(), name=name)
 
 
-Gone: TypeAlias = Callable[[str, int | None], None]
+IsGone: TypeAlias = Callable[[str, int], bool]
+"""Whether an epoch of a job went with the job, by the job's id and the epoch's number."""
 
 
-def _tell_nobody(_job_id: str, _before: int | None) -> None:
+def _tell_nobody(_is_gone: IsGone) -> None:
     """What is called where nobody wants to know."""
 
 
@@ -63,7 +64,7 @@ class EpochFeed:
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
         self._connected = asyncio.Event()
-        self._on_gone: Gone = _tell_nobody
+        self._on_gone: Callable[[IsGone], None] = _tell_nobody
 
     async def __aenter__(self) -> EpochFeed:
         """Start to listen; the store need not answer yet."""
@@ -100,11 +101,10 @@ class EpochFeed:
         """How many wait."""
         return sum(map(len, self._waiting.values()))
 
-    def call_when_gone(self, callback: Gone) -> None:
-        """Have this called in the event loop with each job that was deleted, here or by another process.
+    def call_when_gone(self, callback: Callable[[IsGone], None]) -> None:
+        """Have this called in the event loop whenever a job was, or may have been, deleted here or by another process.
 
-        It gets the id, and the first epoch of the job that is registered under it now, ``None`` for no job: all epochs
-        before that are gone. It may be told the same several times.
+        It gets what tells of any epoch whether that is gone, also where the job's id was registered again.
         """
         self._on_gone = callback
 
@@ -112,7 +112,7 @@ class EpochFeed:
         """Tell that a job has this epoch; 0 that it was deleted. Old news changes nothing."""
         if epoch == 0:
             self._latest.pop(job_id, None)
-            self._on_gone(job_id, None)
+            self._on_gone(lambda other, _: other == job_id)
             self._wake(job_id, None)
         elif epoch > self._latest.get(job_id, 0):
             self._latest[job_id] = epoch
@@ -166,14 +166,17 @@ class EpochFeed:
                 await asyncio.sleep(_RECONNECT_S[min(failures, len(_RECONNECT_S) - 1)])
 
     async def _catch_up(self) -> None:
-        known = set(self._latest)
+        known = dict(self._latest)
         ranges = await to_thread.run_sync(self._store.epoch_ranges)
-        for job_id in known - ranges.keys():
+        # Jobs that were registered here while that was read are not in it.
+        missing = {
+            job_id for job_id, epoch in known.items() if job_id not in ranges and self._latest.get(job_id) == epoch
+        }
+        new = self._latest.keys() - known.keys()
+        self._on_gone(lambda job_id, epoch: epoch < ranges[job_id][0] if job_id in ranges else job_id not in new)
+        for job_id in missing:
             self.announce(job_id, 0)
-        for job_id, (first, newest) in ranges.items():
-            # A deletion that was missed shows by this alone where the id was registered again.
-            if first > 1:
-                self._on_gone(job_id, first)
+        for job_id, (_, newest) in ranges.items():
             self.announce(job_id, newest)
         self._connected.set()
 
