@@ -14,6 +14,7 @@ from api.answers import WorkerProgram
 from api.jobs.epoch_body import EpochBody
 from api.jobs.materialise import Materialised
 from api.jobs.reading import after_of, epoch_of, job_id_of, last_event_of, no_live_worker, wait_of
+from api.observability.waiting import waiting
 from api.responses import IMMUTABLE, JSON, NOT_MODIFIED, document_answers, json_of, matches, problems
 from api.routes_jobs import jobs_of
 from api.routes_raw import RawRoute, parameters
@@ -65,11 +66,7 @@ _CURRENT: dict[int | str, dict[str, Any]] = {
 async def get_current(request: Request) -> Response:
     """Give the current epoch; with ``after`` only one behind that, waiting for it for up to ``wait`` seconds."""
     service, name, newest, seconds = jobs_of(request), job_id_of(request), after_of(request), wait_of(request)
-    if seconds:
-        with service.telemetry.poll():
-            record = await service.watcher.newer(name, newest, seconds)
-    else:
-        record = await service.watcher.newer(name, newest, 0)
+    record = await service.watcher.newer(name, newest, seconds, waiting(request.scope, service.telemetry.poll()))
     if record is None:
         return Response(status_code=204, headers={"Cache-Control": "no-store"})
     return _epoch(request, record, "no-cache")
@@ -148,7 +145,7 @@ async def get_stream(request: Request) -> Response:
     frames = await service.watcher.begin_stream(job_id_of(request), last_event_of(request))
 
     async def counted() -> Any:
-        with service.telemetry.stream():
+        with waiting(request.scope, service.telemetry.stream()):
             async for frame in frames:
                 yield frame
 

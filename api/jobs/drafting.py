@@ -202,6 +202,7 @@ class Drafter:
             If the state does not fit the job, or the store cannot be read.
         """
         work = await to_thread.run_sync(self._begin, job_id, revision, loaded, base, change)
+        is_looked_up = change.cause == "event" and work.error is None
         try:
             if work.error is None and work.known is None:
                 await self._solve(work, priority)
@@ -210,7 +211,11 @@ class Drafter:
         except (NoPlanError, *PASSING_ERRORS) as error:
             _LOG.error("no plan was made for failure key %s of job %s: %s", failure_key(work.problem), job_id, error)
             work.error, work.known = error, None
-        return await to_thread.run_sync(self._finish, work)
+        draft = await to_thread.run_sync(self._finish, work)
+        if is_looked_up:
+            # Only now is it known whether migrations are chosen, and whether the plan they lead to was there.
+            self._telemetry.template_looked_up(hit=draft.body.source == "store")
+        return draft
 
     def _begin(self, job_id: str, revision: int, loaded: LoadedJob, base: Base | None, change: Change) -> _Work:
         failures = to_failure_set(loaded.job, change.state)
@@ -237,8 +242,6 @@ class Drafter:
             )
             return work
         work.known = self._templates.best(loaded, str(failure_key(work.problem)))
-        if change.cause == "event":
-            self._telemetry.template_looked_up(hit=work.known is not None)
         return work
 
     async def _solve(self, work: _Work, priority: Priority) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractContextManager
 
 from anyio import to_thread
 
@@ -38,7 +39,9 @@ class Watcher:
         self._current = current
         self._heartbeat_s = heartbeat_s
 
-    async def newer(self, job_id: str, after: int | None, wait_s: float) -> EpochRecord | None:
+    async def newer(
+        self, job_id: str, after: int | None, wait_s: float, while_waiting: AbstractContextManager[None]
+    ) -> EpochRecord | None:
         """Current epoch of a job.
 
         Parameters
@@ -49,6 +52,8 @@ class Watcher:
             Newest epoch that the client has; ``None`` to answer at once.
         wait_s
             Seconds to wait for a newer one.
+        while_waiting
+            Entered for as long as that lasts, if it is waited for at all.
 
         Returns
         -------
@@ -64,7 +69,8 @@ class Watcher:
         """
         record = await self._read(job_id, after)
         if after is not None and record.epoch == after and wait_s > 0:
-            await self._feed.wait(job_id, after, wait_s)
+            with while_waiting:
+                await self._feed.wait(job_id, after, wait_s)
             record = await self._read(job_id, after)
         return None if record.epoch == after else record
 

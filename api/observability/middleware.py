@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bind_contextvars, clear_contextvars
 
 from api.observability.telemetry import Telemetry
+from api.observability.waiting import waited_s
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _JOBS = "/v1/jobs/"
@@ -68,7 +69,9 @@ class RequestObserver:
     def _finish(self, scope: Scope, status: int, seconds: float) -> None:
         method = scope["method"]
         route = getattr(scope.get("route"), "path", "unmatched")
-        self._telemetry.request_finished(method=method, route=route, status=status, seconds=seconds)
+        self._telemetry.request_finished(
+            method=method, route=route, status=status, seconds=seconds, waited_s=waited_s(scope)
+        )
         level = logging.DEBUG if method in ("GET", "HEAD") and status < 400 else logging.INFO
         if _LOG.isEnabledFor(level):
             client = scope["client"][0] if scope.get("client") else None

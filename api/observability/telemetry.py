@@ -19,6 +19,7 @@ from planner.errors import NoPlanError, ReplanError, SolverCrashedError
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 _REQUEST_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
+_WAIT_BUCKETS = (1.0, 10.0, 30.0, 60.0, 600.0, 3600.0, 86_400.0)
 _SOLVE_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 _GAP_BUCKETS = (0.0, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 _MAX_JOBS = 1000
@@ -47,9 +48,16 @@ class Telemetry:
         Gauge("replan_info", "1, with the version that serves.", ["version"], registry=registry).labels(version).set(1)
         self._requests = Histogram(
             "replan_request_seconds",
-            "Time from a request's headers to the end of its answer, by route.",
+            "Time from a request's headers to the end of its answer, less what it waited for an epoch, by route.",
             ["method", "route", "status"],
             buckets=_REQUEST_BUCKETS,
+            registry=registry,
+        )
+        self._waits = Histogram(
+            "replan_wait_seconds",
+            "Time that a long poll or a stream waited for epochs, by route.",
+            ["route"],
+            buckets=_WAIT_BUCKETS,
             registry=registry,
         )
         self._solves = Histogram(
@@ -68,7 +76,7 @@ class Telemetry:
         )
         self._lookups = Counter(
             "replan_template_lookups",
-            "Failure keys looked up in the store, by whether a plan was there.",
+            "Events whose failures have a plan, by whether it was there (hit) or had to be solved (miss).",
             ["result"],
             registry=registry,
         )
@@ -101,15 +109,34 @@ class Telemetry:
             ["kind"],
             registry=registry,
         )
+        self._pruned = Counter(
+            "replan_pruned_rows", "Rows deleted because they were too old, by table.", ["table"], registry=registry
+        )
         self._queue = Gauge("replan_queue_depth", "Requests that wait for a solver process.", registry=registry)
         self._ready = Gauge("replan_solver_processes_ready", "Solver processes that are warm.", registry=registry)
         self._draining = Gauge("replan_draining", "1 while the server is about to stop.", registry=registry)
         for result in ("hit", "miss"):
             self._lookups.labels(result)
 
-    def request_finished(self, *, method: str, route: str, status: int, seconds: float) -> None:
-        """Count an answered request; ``route`` is a template such as ``/v1/jobs/{job_id}``, never a path."""
-        self._requests.labels(method, route, str(status)).observe(seconds)
+    def request_finished(
+        self, *, method: str, route: str, status: int, seconds: float, waited_s: float | None = None
+    ) -> None:
+        """Count an answered request.
+
+        Parameters
+        ----------
+        method, status
+            Of the request and its answer.
+        route
+            A template such as ``/v1/jobs/{job_id}``, never a path.
+        seconds
+            Time that it took in all.
+        waited_s
+            Time of it in which there was nothing to do but wait for an epoch; ``None`` where it did not.
+        """
+        self._requests.labels(method, route, str(status)).observe(max(0.0, seconds - (waited_s or 0.0)))
+        if waited_s is not None:
+            self._waits.labels(route).observe(waited_s)
 
     def request_refused(self, code: str) -> None:
         """Count a request that was refused before any route saw it."""
@@ -130,7 +157,7 @@ class Telemetry:
             self._gaps.labels(found.solver).observe(found.gap)
 
     def template_looked_up(self, *, hit: bool) -> None:
-        """Count a failure key looked up in the store."""
+        """Count an event for whose failures there is a plan: a hit where nothing had to be solved for it."""
         self._lookups.labels("hit" if hit else "miss").inc()
 
     def event_answered(self, *, source: str, seconds: float) -> None:
@@ -162,6 +189,10 @@ class Telemetry:
     def degraded(self, kind: str) -> None:
         """Count that the service did less than it should; ``kind`` is one of a few fixed words."""
         self._degradations.labels(kind).inc()
+
+    def pruned(self, table: str, rows: int) -> None:
+        """Count rows that were deleted because they were too old."""
+        self._pruned.labels(table).inc(rows)
 
     @contextmanager
     def stream(self) -> Iterator[None]:

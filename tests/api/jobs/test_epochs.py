@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -83,6 +84,33 @@ def test_a_long_poll_in_vain_is_empty(job: ServedJob) -> None:
     assert job.get("epochs/current", params={"after": 1, "wait": 0.2}).status_code == 204
     ahead = check_problem(job.get("epochs/current", params={"after": 5, "wait": 60}), 409, "epoch_conflict")
     assert ahead["current_epoch"] == 1
+
+
+def test_waiting_is_no_time_of_requests(job: ServedJob) -> None:
+    """Polls and streams that wait count that apart from what answering took; a poll that has its answer waits not at all."""
+    route = "/v1/jobs/{job_id}/epochs/current"
+
+    def seconds(metric: str, of: str) -> tuple[float, float]:
+        """Sum and number of what was observed for a route."""
+        text = job.client.get("/metrics").text
+        lines = [line for line in text.splitlines() if line.startswith(metric) and f'route="{of}"' in line]
+        sums, counts = ([float(x.split()[-1]) for x in lines if f"{metric}_{kind}" in x] for kind in ("sum", "count"))
+        return sum(sums), sum(counts)
+
+    before = seconds("replan_request_seconds", route), seconds("replan_wait_seconds", route)
+    assert job.get("epochs/current", params={"after": 1, "wait": 1.5}).status_code == 204
+    assert job.get("epochs/current", params={"wait": 1.5}).status_code == 200
+    after = seconds("replan_request_seconds", route), seconds("replan_wait_seconds", route)
+    assert after[0][1] - before[0][1] == 2
+    assert after[1][1] - before[1][1] == 1
+    waited, answering = after[1][0] - before[1][0], after[0][0] - before[0][0]
+    assert waited >= 1.4 > answering
+    streams = "/v1/jobs/{job_id}/stream"
+    number = seconds("replan_wait_seconds", streams)[1]
+    with stream(job) as lines:
+        events(lines, 1)
+    while seconds("replan_wait_seconds", streams)[1] == number:
+        time.sleep(0.05)
 
 
 def test_a_stream_begins_with_the_current_epoch_and_follows(job: ServedJob) -> None:

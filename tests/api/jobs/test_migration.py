@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
 from tests.jobs import DOCUMENT, ServedJob, check_problem
-from tests.serving import Server
+from tests.serving import Server, serving
 
 COSTS = DOCUMENT["stage_costs"] | {"parameter_bytes": 600, "optimizer_state_bytes": 400}
 UNEVEN = DOCUMENT | {
@@ -110,3 +115,28 @@ def test_a_revision_with_another_node_says_who_loads(server: Server) -> None:
     assert {(load["from"], load["to"]) for load in after["migrations"]} == {("1/2", "1/2"), ("1/3", "1/3")}
     assert all(load["copy_from"] is not None for load in after["migrations"])
     assert after["num_new_pairs"] > 0
+
+
+def test_a_hit_is_an_event_for_which_nothing_was_solved(tmp_path: Path) -> None:
+    """Where the plan in place is there, but the one that migrations lead to is not, the event is a miss."""
+    store = tmp_path / "jobs.db"
+    with serving(store, "--processes", "2") as server:
+        job = ServedJob(server.client, "counted", UNEVEN)
+        job.register()
+
+        def look_up() -> tuple[object, object, float]:
+            """Chosen answer and source of an event, and the hits so far."""
+            body = job.report("node_failed", "n06")
+            found = re.search(
+                r'^replan_template_lookups_total\{result="hit"\} (.+)$', job.client.get("/metrics").text, re.M
+            )
+            assert found is not None
+            job.report("node_recovered", "n06")
+            return body["chosen"], body["source"], float(found[1])
+
+        chosen = "reroute_after_migration"
+        assert look_up() == (chosen, "solved", 0)
+        assert look_up() == (chosen, "store", 2), "the recovery was a hit too"
+        with closing(sqlite3.connect(store, isolation_level=None)) as connection:
+            connection.execute("DELETE FROM templates WHERE failure_key = '0,0,0,1'")
+        assert look_up() == (chosen, "solved", 3)

@@ -36,6 +36,7 @@ def test_everything_that_happens_is_counted() -> None:
     """Each method changes the metric that it names."""
     telemetry = Telemetry(version="1.2")
     telemetry.request_finished(method="GET", route="/v1/jobs", status=200, seconds=0.002)
+    telemetry.request_finished(method="GET", route="/poll", status=204, seconds=30.25, waited_s=30.0)
     telemetry.request_refused("rate_limited")
     with telemetry.solving() as found:
         found.solver, found.gap = "cp_sat", 0.004
@@ -49,6 +50,9 @@ def test_everything_that_happens_is_counted() -> None:
     expected = [
         ("replan_info", {"version": "1.2"}, 1),
         ("replan_request_seconds_count", {"method": "GET", "route": "/v1/jobs", "status": "200"}, 1),
+        ("replan_request_seconds_sum", {"method": "GET", "route": "/poll", "status": "204"}, 0.25),
+        ("replan_wait_seconds_sum", {"route": "/poll"}, 30.0),
+        ("replan_wait_seconds_sum", {"route": "/v1/jobs"}, None),
         ("replan_refused_requests_total", {"code": "rate_limited"}, 1),
         ("replan_solve_seconds_count", {"solver": "cp_sat", "outcome": "solved"}, 1),
         ("replan_plan_gap_ratio_sum", {"solver": "cp_sat"}, 0.004),
