@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.metadata
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -34,6 +35,7 @@ from api.precompute.engine import PrecomputeEngine
 from api.precompute.executors import PoolExecutor
 from api.precompute.ray_on_demand import RayOnDemand
 from api.problems import install
+from api.retention import Pruner, retention_of
 from api.security.authenticator import Authenticator, StoredKey
 from api.security.middleware import ClientLimits, Gate
 from api.security.openapi import describe_access
@@ -116,6 +118,7 @@ def create_app(settings: Settings, *, worker_command: Sequence[str] = DEFAULT_CO
             telemetry=telemetry,
             background=background,
         )
+        retention = retention_of(settings)
         app.state.service = service
         app.state.jobs = jobs
         app.state.store = store
@@ -129,11 +132,17 @@ def create_app(settings: Settings, *, worker_command: Sequence[str] = DEFAULT_CO
         drain.call_when_begun(feed.close)
         pool.start()
         engine.start()
+        pruning = None
+        if retention is not None:
+            pruning = background.run("deleting what is too old", Pruner(store, retention, telemetry).run)
         try:
             async with feed:
                 jobs.start()
                 yield
         finally:
+            if pruning is not None:
+                pruning.cancel()
+                await asyncio.gather(pruning, return_exceptions=True)
             await engine.close()
             if cluster is not None:
                 await cluster.close()
@@ -170,7 +179,8 @@ def _add_middleware(app: FastAPI, settings: Settings, telemetry: Telemetry) -> N
     threads = CapacityLimiter(4)
 
     async def look_up_key(key_id: str) -> StoredKey | None:
-        return await to_thread.run_sync(look_up, app.state.store, key_id, limiter=threads)
+        # Given up where the database hangs; the thread ends by the store's own time-outs.
+        return await to_thread.run_sync(look_up, app.state.store, key_id, limiter=threads, abandon_on_cancel=True)
 
     authenticator = None
     if needs_keys(settings):

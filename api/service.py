@@ -16,6 +16,7 @@ from api.errors import CorruptStoreError
 from api.models import PlanRequest, request_digest
 from api.observability.telemetry import Telemetry
 from api.pool import SolvePool
+from api.retention import PlanUses
 from api.settings import Settings
 from api.store import Document, Store
 from planner.errors import NotFoundError, OptionError, StoreError
@@ -61,6 +62,7 @@ class PlanService:
         self.version = version
         self._telemetry = telemetry
         self._in_flight: dict[str, asyncio.Task[Any]] = {}
+        self._uses = PlanUses(store)
         self._first_plans: dict[str, asyncio.Event] = {}
 
     async def plan(self, request: PlanRequest) -> PlanAnswer:
@@ -103,7 +105,7 @@ class PlanService:
             If it is damaged. The plan is dropped then: the request that led to it makes a new one.
         """
         try:
-            return await to_thread.run_sync(read, plan_id)
+            return await to_thread.run_sync(self._uses.noted, read, plan_id)
         except CorruptStoreError as error:
             self._tell_damage(plan_id, error)
             with suppress(StoreError):
@@ -156,7 +158,7 @@ class PlanService:
 
     async def _require_programs(self, plan_id: str) -> None:
         """Lower the programs of a plan where they are not there."""
-        if not await to_thread.run_sync(self.store.has_programs, plan_id):
+        if not await to_thread.run_sync(self._uses.noted, self.store.has_programs, plan_id):
             plan = await self.document(self.store.plan, plan_id)
             await self._once(f"programs {plan_id}", lambda: self._lower(plan_id, plan))
 

@@ -192,6 +192,22 @@ class Settings(BaseSettings):
         description="Seconds after which an operation of a server that died is taken up by another one, or by its successor.",
     )
 
+    # What is kept.
+    retention_days: int = Field(
+        default=90,
+        ge=0,
+        le=36_500,
+        description="Days after which these are deleted: epochs, with the reports and idempotency keys that led to them; ended "
+        "operations; plans of `POST /v1/plans` that nobody asked for since; plans made ready for jobs that are not registered "
+        "any more. 0: never.",
+    )
+    retained_epochs: int = Field(
+        default=1000, ge=10, le=2**31 - 1, description="Newest epochs of each job that are kept whatever their age."
+    )
+    retained_acknowledgements: int = Field(
+        default=100, ge=1, le=2**31 - 1, description="Newest epochs of each job whose acknowledgements are kept."
+    )
+
     # Ending.
     drain_delay_s: float = Field(
         default=0.0,

@@ -7,6 +7,7 @@ from api.store.jobs import JobEntry, JobRecord, Mode
 from api.store.keys import ApiKeyRecord
 from api.store.operations import FinalState, OperationRecord, OperationState
 from api.store.plans import Document
+from api.store.pruning import Retention
 from api.store.store import Store
 from api.store.template_file import ImportCounts
 from api.store.template_transfer import ExportCounts
@@ -32,6 +33,7 @@ __all__ = [
     "OperationRecord",
     "OperationState",
     "Report",
+    "Retention",
     "Store",
     "TemplateFacts",
     "TemplateRecord",

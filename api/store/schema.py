@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Number of the newest migration."""
 
 _ORIGIN = datetime(1970, 1, 1, tzinfo=UTC)
@@ -203,3 +203,11 @@ API_KEYS = sa.Table(
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("revoked_at", UtcTime, nullable=True),
 )
+USES = sa.Table(
+    "uses",
+    METADATA,
+    sa.Column("kind", sa.String(16), primary_key=True),
+    sa.Column("name", sa.String(64), primary_key=True),
+    sa.Column("used_at", UtcTime, nullable=False),
+)
+"""When a plan ("plan", its id) or the templates of a job hash ("job") were last of use; what has no row counts as just used."""

@@ -7,11 +7,12 @@ from api.store.jobs import JobRows
 from api.store.keys import KeyRows
 from api.store.operations import OperationRows
 from api.store.plans import PlanRows
+from api.store.pruning import PruningRows
 from api.store.template_transfer import TemplateTransferRows
 from api.store.versions import schema_version
 
 
-class Store(PlanRows, TemplateTransferRows, JobRows, EpochDamageRows, OperationRows, KeyRows):
+class Store(PlanRows, TemplateTransferRows, JobRows, EpochDamageRows, OperationRows, KeyRows, PruningRows):
     """Everything the service remembers, in one SQLite file or PostgreSQL database.
 
     Safe to use from several threads, and by several servers at once. What a method that writes has returned is durable.

@@ -17,10 +17,10 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
 from api.errors import StoreReadOnlyError
-from api.store import Store, parse_url
+from api.store import Retention, Store, parse_url
 from api.store.schema import METADATA, SCHEMA_VERSION
 from planner.errors import OptionError, StoreError
-from tests.api.store.backends import Backend, PostgresBackend, SqliteBackend, append, register
+from tests.api.store.backends import JOB_SHA256, KEY, Backend, PostgresBackend, SqliteBackend, append, register
 from tests.postgres import PostgresServer
 
 PLAN_ID = "a" * 64
@@ -78,6 +78,22 @@ def test_upgrades_a_store_from_before_the_migrations(tmp_path: Path) -> None:
     assert old.query("SELECT version FROM replan_schema") == [(SCHEMA_VERSION,)]
 
 
+def test_upgrades_a_store_of_the_version_before(tmp_path: Path) -> None:
+    """Everything stays readable, and what had no time of use is kept for as long as what is used now."""
+    with closing(sqlite3.connect(tmp_path / "replan.db")) as connection:
+        connection.executescript(Path(__file__).with_name("version2.sql").read_text(encoding="utf-8"))
+    old = SqliteBackend(tmp_path / "replan.db")
+    store = Store(old.url)
+    assert differences(old.url) == []
+    assert list(store.prune(Retention(days=1, epochs=1, acknowledged_epochs=1))) == []
+    assert store.plan(PLAN_ID).content == b"plan"
+    assert [record.epoch for record in store.epochs_after("job", 0)] == [1, 2]
+    assert store.template(JOB_SHA256, KEY) is not None
+    assert append(store, 2).record.epoch == 3
+    store.close()
+    assert old.query("SELECT version FROM replan_schema") == [(SCHEMA_VERSION,)]
+
+
 def test_an_upgrade_that_fails_changes_nothing(tmp_path: Path) -> None:
     """A store that cannot be upgraded, here since a table is in the way, stays what it was."""
     old = old_store(tmp_path / "replan.db")
@@ -104,16 +120,16 @@ def test_many_may_open_a_new_store_at_once(fresh: Backend) -> None:
     assert differences(fresh.url) == []
 
 
-@pytest.mark.parametrize("statement", ["UPDATE alembic_version SET version_num = '0003'", "DROP TABLE alembic_version"])
+@pytest.mark.parametrize("statement", ["UPDATE alembic_version SET version_num = '0004'", "DROP TABLE alembic_version"])
 def test_refuses_a_newer_schema(fresh: Backend, statement: str) -> None:
     """A store that a newer version wrote is not touched; both versions are named."""
     Store(fresh.url).close()
-    fresh.query("UPDATE replan_schema SET version = 3")
+    fresh.query("UPDATE replan_schema SET version = 4")
     fresh.query(statement)
-    with pytest.raises(StoreError, match="schema version 3; this RePlan reads 2") as refusal:
+    with pytest.raises(StoreError, match="schema version 4; this RePlan reads 3") as refusal:
         Store(fresh.url)
     assert refusal.value.hint is not None
-    assert fresh.query("SELECT version FROM replan_schema") == [(3,)]
+    assert fresh.query("SELECT version FROM replan_schema") == [(4,)]
 
 
 @pytest.mark.parametrize("version", ["'abc'", "''"])
