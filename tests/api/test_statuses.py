@@ -38,7 +38,6 @@ FAULTS = {
         "jobs/{job_id}/epochs/{epoch}/programs/{worker}",
         "jobs/{job_id}/epochs/{epoch}/plan",
         "jobs/{job_id}/epochs/{epoch}",
-        "jobs/{job_id}/epochs",
         "jobs/{job_id}/stream",
         "jobs/{job_id}/epochs/{epoch}/acknowledgements",
         "jobs/{job_id}",
