@@ -83,6 +83,12 @@ class Recovery:
                 lost.append(report.epoch)
                 _LOG.error("the report of epoch %d of job %s cannot be used: %s", report.epoch, job.job_id, error)
         self._tell(job, sound, lost)
+        if sound is None and not self._store.reaches_back(job.job_id):
+            self._telemetry.degraded("report_lost")
+            _LOG.critical(
+                "job %s: no epoch is sound, and the first ones are deleted; report every node that is down once more",
+                job.job_id,
+            )
         return base if base is None else replace(base, epoch=damaged), change
 
     def _after(self, loaded: LoadedJob, before: Change, event: JobEvent) -> Change:

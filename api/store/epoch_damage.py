@@ -58,6 +58,11 @@ class EpochDamageRows(EpochRows):
             before = numbers[-1]
         return None
 
+    def reaches_back(self, job_id: str) -> bool:
+        """Whether all epochs of a job are there from its registration on: old ones are deleted after a while."""
+        first = sa.select(EPOCHS.c.cause).where(EPOCHS.c.job_id == job_id).order_by(EPOCHS.c.epoch).limit(1)
+        return self._read(lambda connection: connection.execute(first).scalar()) == "registered"
+
     def reports_behind(self, job_id: str, n: int) -> tuple[Report, ...]:
         """What was reported and led to the epochs of a job behind epoch ``n``, in order.
 

@@ -95,6 +95,14 @@ def test_all_epochs_are_damaged(damaged: Place) -> None:
     assert (found["epoch"], found["failures"], found["migrations"]) == (4, good["failures"], [])
 
 
+def test_reports_that_have_been_deleted_are_told(damaged: Place) -> None:
+    """Where no epoch is sound and the first ones are gone, what was reported with them cannot be known."""
+    damaged.damage("DELETE FROM epochs WHERE epoch < 3")
+    damaged.damage_epochs(3)
+    assert damaged.job.current()["failures"]["degraded"] == {"n01": 0.5}
+    assert f"job {damaged.job.id}: no epoch is sound" in damaged.log.read_text()
+
+
 def test_a_report_that_is_damaged_too_is_told(damaged: Place) -> None:
     """What cannot be known is not made up: the log names the epoch whose report is lost, the others count."""
     damaged.damage_epochs(2, 3)
