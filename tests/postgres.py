@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -70,6 +71,22 @@ class PostgresServer:
         self.process.send_signal(how)
         self.process.wait(timeout=60)
         self.process = None
+
+    def freeze(self) -> None:
+        """Stop all of its processes where they are: connections stay open, and nothing answers."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Have its processes go on."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, how: signal.Signals) -> None:
+        assert self.process is not None
+        pid = self.process.pid
+        os.kill(pid, how)
+        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+            with suppress(ProcessLookupError):
+                os.kill(int(child), how)
 
     def url(self, database: str) -> str:
         """URL of a database."""

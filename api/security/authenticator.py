@@ -16,6 +16,8 @@ from planner.errors import StoreError
 
 FRESH_S = 10.0
 """Seconds for which a good key is not looked up again: how long a revoked key may still work."""
+LOOK_UP_S = 2.5
+"""Seconds that the store has for an answer."""
 STALE_S = 600.0
 """Seconds for which a good key is taken at its last word while the store does not answer."""
 _CAPACITY = 10_000
@@ -66,11 +68,14 @@ class Authenticator:
     Parameters
     ----------
     look_up
-        Gives the stored key of an id, ``None`` where there is none or it is revoked; raises ``StoreError``.
+        Gives the stored key of an id, ``None`` where there is none or it is revoked; raises ``StoreError``. It can be
+        cancelled at once.
     on_stale
         Called whenever a key is taken at its last word.
     clock
         Seconds that never go back.
+    timeout_s
+        Seconds after which a store that does not answer is one that cannot.
     """
 
     def __init__(
@@ -79,7 +84,9 @@ class Authenticator:
         *,
         on_stale: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
+        timeout_s: float = LOOK_UP_S,
     ) -> None:
+        self._timeout_s = timeout_s
         self._look_up = look_up
         self._on_stale = on_stale
         self._clock = clock
@@ -117,7 +124,7 @@ class Authenticator:
 
     async def _check(self, key: ApiKey, digest: str) -> Principal | None:
         try:
-            stored = await self._look_up(key.key_id)
+            stored = await self._asked(key.key_id)
         except StoreError as error:
             known = self._known.get(digest)
             if known is None or self._clock() - known.checked_at > STALE_S:
@@ -136,6 +143,13 @@ class Authenticator:
         if len(self._known) > _CAPACITY:
             self._known.popitem(last=False)
         return stored.principal
+
+    async def _asked(self, key_id: str) -> StoredKey | None:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await self._look_up(key_id)
+        except TimeoutError as error:
+            raise StoreError(f"the store does not tell within {self._timeout_s:g} s whether a key is good") from error
 
     def _forget(self, digest: str, task: asyncio.Task[Principal | None]) -> None:
         del self._in_flight[digest]

@@ -16,6 +16,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from api.store.checksums import row_checksum
 from api.store.failures import is_passing, translated
+from api.store.silence import CONNECT_TIMEOUT_S, Silence, watch_for_silence
 from api.store.versions import no_store, prepare
 from planner.errors import OptionError
 
@@ -24,14 +25,17 @@ RETRY_WAITS_S = (0.05, 0.5)
 """Seconds before work that met a lost connection is done again."""
 
 _POSTGRESQL_OPTIONS: Mapping[str, Any] = {
-    "connect_timeout": 5,
+    "connect_timeout": CONNECT_TIMEOUT_S,
     "application_name": "replan",
     "keepalives_idle": 15,
     "keepalives_interval": 5,
     "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
     # A replica that is stopped within a transaction must not keep the others from a job.
     "options": "-c lock_timeout=10s -c statement_timeout=60s -c idle_in_transaction_session_timeout=60s",
 }
+_POOL_TIMEOUT_S = 10.0
+"""Seconds to wait for one of the connections where all are in use."""
 _T = TypeVar("_T")
 
 
@@ -61,7 +65,8 @@ class Database:
         if must_exist and self.is_sqlite and not _has_content(self.name):
             # Connecting would make the file.
             raise no_store(self.name)
-        self._engine = _sqlite_engine(self.url) if self.is_sqlite else _postgresql_engine(self.url)
+        self._silence = Silence()
+        self._engine = _sqlite_engine(self.url) if self.is_sqlite else _postgresql_engine(self.url, self._silence)
         # SQLite has one writer at a time. Threads of one process queue here, which is fair and wakes the next at once;
         # the file's own lock is polled with growing pauses.
         self._writer: AbstractContextManager[Any] = threading.Lock() if self.is_sqlite else nullcontext()
@@ -108,7 +113,7 @@ class Database:
             return result
 
     def _retried(self, verb: str, attempt: Callable[[], _T]) -> _T:
-        with translated(self.name, verb):
+        with translated(self.name, verb), self._silence.asking():
             for wait_s in RETRY_WAITS_S:
                 try:
                     return attempt()
@@ -203,7 +208,9 @@ def _set_up(connection: Any, _record: object) -> None:
     cursor.close()
 
 
-def _postgresql_engine(url: sa.URL) -> sa.Engine:
+def _postgresql_engine(url: sa.URL, silence: Silence) -> sa.Engine:
     given = dict(url.query)
     options = {name: value for name, value in _POSTGRESQL_OPTIONS.items() if name not in given}
-    return sa.create_engine(url, pool_pre_ping=True, connect_args=options)
+    engine = sa.create_engine(url, pool_pre_ping=True, pool_timeout=_POOL_TIMEOUT_S, connect_args=options)
+    watch_for_silence(engine, silence)
+    return engine

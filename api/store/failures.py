@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import sqlalchemy as sa
+from psycopg.errors import ConnectionTimeout
 
 from api.errors import CorruptStoreError, RequestError, StoreFullError, StoreReadOnlyError
+from api.store.silence import DatabaseSilentError
 from planner.errors import StoreError
 
 _MAX_MESSAGE = 1000
@@ -38,6 +40,8 @@ def translated(name: str, verb: str) -> Iterator[None]:
         ) from error
     except sa.exc.DBAPIError as error:
         raise store_error(name, verb, error.orig or error) from error
+    except DatabaseSilentError as error:
+        raise store_error(name, verb, error) from error
     except sa.exc.TimeoutError as error:
         raise StoreError(f"the store {name} cannot be {verb}: all its connections are in use") from error
 
@@ -71,8 +75,11 @@ def primary_code(error: BaseException | None) -> int | None:
 
 
 def is_passing(error: sa.exc.DBAPIError) -> bool:
-    """Whether the same work may succeed on a new connection: the server was restarted, or two transactions collided."""
-    if primary_code(error.orig) is not None:
+    """Whether the same work may succeed on a new connection: the server was restarted, or two transactions collided.
+
+    Not where the server did not answer in time: whoever waits has waited long enough.
+    """
+    if primary_code(error.orig) is not None or isinstance(error.orig, DatabaseSilentError | ConnectionTimeout):
         return False
     state = getattr(error.orig, "sqlstate", None)
     refused = state is None and isinstance(error, sa.exc.OperationalError)

@@ -20,6 +20,8 @@ from planner.errors import StoreError
 
 POLL_S = 0.25
 _PROBE_S = 10.0
+_ANSWER_S = 5.0
+"""Seconds that PostgreSQL has for an answer, from when on its connection is taken for lost."""
 _WOKEN_AT_ONCE = 32
 _RECONNECT_S = (0.1, 0.5, 2.0)
 _LOG = logging.getLogger("replan.store")
@@ -183,13 +185,15 @@ class EpochFeed:
     async def _listen(self) -> None:
         connection = await psycopg.AsyncConnection.connect(autocommit=True, **self._store.connection_options())
         async with connection:
-            await connection.execute(f"LISTEN {CHANNEL}")
+            async with asyncio.timeout(_ANSWER_S):
+                await connection.execute(f"LISTEN {CHANNEL}")
             await self._catch_up()
             while True:
                 async for notice in connection.notifies(timeout=_PROBE_S):
                     self._hear(notice.payload)
                 # A server that has vanished without a word is noticed when it is asked something.
-                await connection.execute("SELECT 1")
+                async with asyncio.timeout(_ANSWER_S):
+                    await connection.execute("SELECT 1")
 
     def _hear(self, payload: str) -> None:
         try:

@@ -198,3 +198,26 @@ def test_the_admin_key_file_is_added_once(store: Store, tmp_path: Path) -> None:
     store.revoke_key(key.key_id)
     with pytest.raises(OptionError, match="revoked"):
         prepare_keys(store, settings, create=False)
+
+
+def test_a_store_that_hangs_is_as_one_that_fails(store: Store) -> None:
+    """A key that was good stays good where no answer comes, and one that is not known is refused with a fault of the store."""
+    key, unknown = create_key(store, name="a", scope=Scope.READ), new_key()
+    hangs = False
+    now = 0.0
+
+    async def look_up_or_hang(key_id: str) -> StoredKey | None:
+        if hangs:
+            await asyncio.sleep(3600)
+        return look_up(store, key_id)
+
+    async def check() -> None:
+        nonlocal hangs, now
+        authenticator = Authenticator(look_up_or_hang, clock=lambda: now, timeout_s=0.05)
+        assert await authenticator.authenticate(key.text) is not None
+        hangs, now = True, FRESH_S
+        assert await authenticator.authenticate(key.text) is not None
+        with pytest.raises(StoreError):
+            await authenticator.authenticate(unknown.text)
+
+    asyncio.run(check())

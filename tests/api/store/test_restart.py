@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from api.errors import StaleBaseError
 from api.store import Store
@@ -122,3 +123,61 @@ def test_other_work_whose_answer_is_lost(lossy: tuple[Store, LossyProxy], work: 
     proxy.arm()
     assert work(store)
     assert proxy.num_lost == 1
+
+
+@pytest.fixture
+def frozen(postgres_server: PostgresServer) -> Iterator[PostgresServer]:
+    """The server, to be frozen; it goes on afterwards."""
+    yield postgres_server
+    postgres_server.thaw()
+
+
+def test_a_server_that_hangs_is_given_up(store: Store, frozen: PostgresServer) -> None:
+    """Reads and writes of many threads are refused, though the connections stay open; afterwards all is as before."""
+    register(store)
+    append(store, 0)
+    refused: list[StoreError] = []
+
+    def ask(number: int) -> None:
+        try:
+            store.check() if number % 2 else append(store, 1)
+        except StoreError as error:
+            refused.append(error)
+
+    frozen.freeze()
+    for _ in range(3):
+        threads = [threading.Thread(target=ask, args=(number,)) for number in range(30)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(refused) == 90
+    assert any("does not answer" in str(error) for error in refused)
+    frozen.thaw()
+    assert append(store, 1).record.epoch == 2
+    assert [store.epoch("job", number).epoch for number in (1, 2)] == [1, 2]
+
+
+def test_a_statement_is_given_up_once_others_get_no_answer(store: Store, frozen: PostgresServer) -> None:
+    """What was sent before the server froze ends soon after another thread has found out that nothing answers."""
+    began = threading.Event()
+    errors: list[StoreError] = []
+
+    def work(connection: sa.Connection) -> None:
+        began.set()
+        connection.execute(sa.text("SELECT pg_sleep(50)"))
+
+    def ask() -> None:
+        try:
+            store._read(work)
+        except StoreError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    began.wait()
+    frozen.freeze()
+    with pytest.raises(StoreError):
+        store.check()
+    thread.join()
+    assert [str(error) for error in errors if "does not answer" in str(error)]
