@@ -1,8 +1,8 @@
 """Solver processes and the queue before them.
 
-Each *lane* owns one process and takes one request at a time, the most urgent first. Some lanes may be reserved for requests
-that somebody waits for; the processes of the others then run at a lower priority of the operating system, so that a plan
-nobody waits for does not slow down one that training waits for, nor the server. A process that dies is replaced, and the
+Each *lane* owns one process and takes one request at a time, the most urgent first. All processes run at a lower priority of
+the operating system than the server, so that what is ready is answered at once. Some lanes may be reserved for requests that
+somebody waits for; the processes of the others then run at a still lower one. A process that dies is replaced, and the
 request it had is tried once more; one that runs past its time is killed. The event loop only waits.
 """
 
@@ -25,8 +25,8 @@ from planner.errors import ReplanError, SolverCrashedError
 DEFAULT_COMMAND = (sys.executable, "-P", "-m", "api.worker")
 MAX_ATTEMPTS = 2
 _FIRST_BACKOFF_S, _MAX_BACKOFF_S = 0.5, 30.0
-_STEPS_LOWER = 10
-"""Steps of niceness by which processes that take background requests stand behind the others."""
+_STEPS_LOWER, _BACKGROUND_STEPS_LOWER = 5, 12
+"""Steps of niceness by which processes stand behind the server, the second where others are reserved for who waits."""
 _LOG = logging.getLogger("replan.api.pool")
 
 
@@ -229,8 +229,8 @@ class SolvePool:
         while True:
             process = await self._start_process()
             try:
-                if self._num_reserved and not is_reserved:
-                    process.lower_priority(_STEPS_LOWER)
+                is_background = self._num_reserved > 0 and not is_reserved
+                process.lower_priority(_BACKGROUND_STEPS_LOWER if is_background else _STEPS_LOWER)
                 self._num_ready += 1
                 try:
                     await self._work(process, is_reserved)
