@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import logging
 import os
 import signal
@@ -29,6 +30,8 @@ from planner.errors import ListenError, OptionError
 
 _LOG = logging.getLogger("replan.api")
 _BACKLOG = 2048
+_GC_THRESHOLDS = (20_000, 50, 100)
+"""Allocations before a collection of the youngest generation, and collections of each generation before one of the next."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +88,20 @@ def run(settings: Settings, *, create_key: bool = False, on_listen: Callable[[Li
         if on_listen is not None:
             on_listen(Listening(url=url, store=_store_name(settings.store), key=key))
         _LOG.info("listening on %s", url)
+        _collect_less()
         with _stopped_by_signals(server):
             server.run(sockets=[listener])
+
+
+def _collect_less() -> None:
+    """Keep the garbage collector from looking again and again at what stays.
+
+    A full collection of this process holds every request up for 50 to 400 ms and finds nothing: requests leave no cycles that
+    outlive the young generations.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLDS)
 
 
 def _server(settings: Settings, proxies: list[str]) -> DrainingServer:
