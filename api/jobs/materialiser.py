@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import OrderedDict
 from collections.abc import Callable
 
 from anyio import to_thread
@@ -14,6 +13,7 @@ from api.jobs.drafting import Base
 from api.jobs.loaded import JobCache
 from api.jobs.materialise import Materialised, MaterialiseRequest, read_materialised
 from api.jobs.positions import empty_positions
+from api.jobs.program_cache import ProgramCache
 from api.jobs.templates import Templates
 from api.observability.telemetry import Telemetry
 from api.pool import Priority, SolvePool
@@ -23,11 +23,10 @@ from planner.errors import InputError, NoPlanError, NotFoundError, ReplanError, 
 from planner.failure_state import to_failure_set
 
 _LOG = logging.getLogger("replan.api.jobs")
-_MAX_KEPT = 16
 
 
 class Materialiser:
-    """Makes the programs of epochs; those of the last ones are kept, and any other's can be made again, the same.
+    """Makes the programs of epochs; those of many are kept, and any other's can be made again, the same.
 
     Parameters
     ----------
@@ -61,17 +60,14 @@ class Materialiser:
         self._templates = templates
         self._timeout_s = timeout_s
         self._on_unusable = on_unusable
-        self._kept: OrderedDict[tuple[str, int], Materialised] = OrderedDict()
+        self._kept = ProgramCache()
         self._in_flight: dict[tuple[str, int], asyncio.Task[Materialised]] = {}
         self._newest: dict[str, EpochRecord] = {}
         self._ahead: dict[str, asyncio.Task[None]] = {}
 
     def ready(self, job_id: str, epoch: int) -> Materialised | None:
         """Programs of an epoch where they are at hand."""
-        found = self._kept.get((job_id, epoch))
-        if found is not None:
-            self._kept.move_to_end((job_id, epoch))
-        return found
+        return self._kept.get(job_id, epoch)
 
     async def get(self, job_id: str, epoch: int) -> Materialised:
         """Programs of an epoch; they are made first where they are not at hand.
@@ -103,8 +99,7 @@ class Materialiser:
         """Forget the programs of deleted jobs, those that are being made too."""
         for job_id in [job_id for job_id, record in self._newest.items() if is_gone(job_id, record.epoch)]:
             del self._newest[job_id]
-        for key in [key for key in self._kept if is_gone(*key)]:
-            del self._kept[key]
+        self._kept.forget(is_gone)
         # What is being made goes on for nobody; whoever asks from now on finds no such job.
         for key in [key for key in self._in_flight if is_gone(*key)]:
             del self._in_flight[key]
@@ -144,9 +139,7 @@ class Materialiser:
             return
         error = task.exception()
         if error is None and not is_forgotten:
-            self._kept[key] = task.result()
-            while len(self._kept) > _MAX_KEPT:
-                self._kept.popitem(last=False)
+            self._kept.put(*key, task.result())
         elif error is not None and not isinstance(error, NotFoundError | NoPlanError):
             is_foreseen = isinstance(error, ReplanError)
             trace = None if is_foreseen else error

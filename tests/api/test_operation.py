@@ -14,7 +14,9 @@ from typing import Any
 import httpx2
 import pytest
 
+from api.security.authenticator import FRESH_S
 from planner.formats.documents import parse_document
+from tests.jobs import ServedJob
 from tests.postgres import PostgresServer
 from tests.serving import REPLAN, Server, serving
 
@@ -71,6 +73,36 @@ def post_long(server: Server, seconds: float) -> httpx2.Response:
     return server.client.post(
         "/v1/plans", json={"job": LONG_JOB, "failures": {"fail": ["worker:0/1"]}, "options": options}
     )
+
+
+@pytest.mark.slow
+def test_a_database_that_hangs_keeps_nobody_waiting(postgres_server: PostgresServer) -> None:
+    """While PostgreSQL is frozen known keys fetch programs from memory, an event is refused, and then all goes on."""
+    with serving(
+        postgres_server.make_database(), "--require-keys", "--create-key", "--processes", "2", ready=False
+    ) as server:
+        key = next(line for line in server.process.stdout if '"key"' in line).split('"')[3]  # type: ignore[union-attr]
+        server.client.headers["Authorization"] = f"Bearer {key}"
+        eventually(lambda: server.client.get("/readyz").status_code == 200)
+        job = ServedJob(server.client, "job")
+        job.register()
+        job.report("node_failed", "n06")
+        assert job.get("epochs/2/programs/0/0").status_code == 200
+        server.client.timeout = httpx2.Timeout(20)  # what hangs would take longer
+        postgres_server.freeze()
+        try:
+            time.sleep(FRESH_S)  # until the key is to be looked up again
+            assert job.get("epochs/2/programs/0/0").status_code == 200
+            for _ in range(3):
+                answer = job.post("node_failed", "n07")
+                assert (answer.status_code, answer.json()["code"]) == (503, "store_failed")
+            assert server.client.get("/readyz").status_code == 503
+            assert server.client.get("/healthz").status_code == 200
+            assert job.get("epochs/2/programs/0/1").status_code == 200
+        finally:
+            postgres_server.thaw()
+        eventually(lambda: server.client.get("/readyz").status_code == 200)
+        assert job.report("node_failed", "n07")["epoch"] == 3
 
 
 @pytest.mark.slow
