@@ -30,7 +30,7 @@ from planner.errors import ListenError, OptionError
 
 _LOG = logging.getLogger("replan.api")
 _BACKLOG = 2048
-_GC_THRESHOLDS = (20_000, 50, 100)
+_GC_THRESHOLDS = (5_000, 10, 1_000)
 """Allocations before a collection of the youngest generation, and collections of each generation before one of the next."""
 
 
