@@ -2,7 +2,8 @@
 
 Starts a real server with one API process on this machine and measures over loopback, for Llama 3 405B on 16,384 GPUs:
 
-- *hit*: a failure or recovery whose plan is ready, from the request to the answered, durable epoch;
+- *hit*: a failure or recovery whose plan is ready, from the request to the answered, durable epoch; once with the workers
+  of the epoch before served, once event after event, while the programs of every epoch are made;
 - *miss*: the same where the plan has to be made first, while the background searches for a better one for the epoch before;
 - *crowd*: every worker fetches the current epoch and its program at once, each over a connection of its own, opened before;
   once with the programs at hand, once right behind the event, when they are still to be made;
@@ -123,14 +124,15 @@ def row(name: str, times_s: Sequence[float], errors: int, total_s: float, cpu_s:
 def measure_events(api: Api, name: str, nodes: Sequence[str], source: str, *, is_settled: bool) -> Row:
     """Fail and recover nodes in turn; counts those events whose plan came from ``source``.
 
-    With ``is_settled`` each failure waits until the workers have the programs of the epoch before, as in a job that runs.
+    With ``is_settled`` each event waits until the workers have the programs of the epoch before, as in a job that runs.
     """
     times, errors, cpu, began = [], 0, api.cpu_s(), time.perf_counter()
     for node in nodes:
-        if is_settled:
-            epoch = api.call("GET", f"/v1/jobs/{JOB}/epochs/current")["epoch"]
-            api.call("GET", f"/v1/jobs/{JOB}/epochs/{epoch}/programs/0/0")
         for kind in ("node_failed", "node_recovered"):
+            if is_settled:
+                current = api.call("GET", f"/v1/jobs/{JOB}/epochs/current")
+                worker = "0/0" if "0/0" not in current["failed_workers"] else "1/0"
+                api.call("GET", f"/v1/jobs/{JOB}/epochs/{current['epoch']}/programs/{worker}")
             sent = time.perf_counter()
             body = api.call("POST", f"/v1/jobs/{JOB}/events", {"kind": kind, "nodes": node})
             if body["source"] == source:
@@ -221,7 +223,9 @@ def measure(arguments: argparse.Namespace) -> Iterator[Row]:
         operation = api.call("POST", f"/v1/jobs/{JOB}/precompute", {"mode": "all", "tolerance": 1, "deadline_s": 0.25})
         while api.call("GET", f"/v1/operations/{operation['id']}")["state"] in ("queued", "running"):
             time.sleep(0.5)
-        yield measure_events(api, "hit", draw.sample(nodes, arguments.events // 2), "store", is_settled=False)
+        hurt = draw.sample(nodes, arguments.events // 2)
+        yield measure_events(api, "hit", hurt, "store", is_settled=True)
+        yield measure_events(api, "hits back to back", hurt, "store", is_settled=False)
         everyone = [f"{k}/{s}" for k in range(128) for s in range(16)][: arguments.workers]
         yield asyncio.run(measure_cold_crowd(api, "crowd behind the event", everyone, draw.choice(nodes)))
         epoch = api.call("GET", f"/v1/jobs/{JOB}/epochs/current")
@@ -245,7 +249,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the rows to this file too")
     arguments = parser.parse_args()
     sys.stdout.write(
-        "| what | count | errors | p50 ms | p99 ms | worst ms | total s |\n|---|---|---|---|---|---|---|\n"
+        "| what | count | errors | p50 ms | p99 ms | worst ms | total s | API CPU s |\n|---|---|---|---|---|---|---|---|\n"
     )
     rows = []
     for found in measure(arguments):
