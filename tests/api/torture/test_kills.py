@@ -46,6 +46,8 @@ def torture(store: str, folder: Path, *, replicas: int, rounds: int, disturb: Di
     with running_fleet(store, folder, replicas=replicas) as fleet, ThreadPoolExecutor(8) as threads:
         callers = [Caller(fleet, stop, name) for name in (*NODES, "ahead")]
         reader, follower = Caller(fleet, threading.Event(), "reader"), Caller(fleet, threading.Event(), "follower")
+        for replica in fleet.replicas:
+            replica.wait_until_listening()  # one that cannot start is told now, not waited for
         assert reader.put(f"/v1/jobs/{JOB}", {"job": DOCUMENT})["epoch"] == 1
         # Where plans are not ready every report waits for solver processes, which start anew with each server.
         report_all(reader, ledger)
