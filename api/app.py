@@ -83,80 +83,12 @@ def create_app(settings: Settings, *, worker_command: Sequence[str] = DEFAULT_CO
     version = importlib.metadata.version("replan")
     telemetry, drain = Telemetry(version=version), Drain()
 
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        store = await to_thread.run_sync(Store, settings.store)
-        pool = SolvePool(
-            num_processes=settings.solver_processes,
-            num_reserved=min(1, settings.solver_processes - 1),
-            queue_limit=settings.queue_limit,
-            queue_timeout_s=settings.queue_timeout_s,
-            warm_up_timeout_s=settings.warm_up_timeout_s,
-            command=worker_command,
-            on_broken_lane=lambda: telemetry.degraded("solver_lane_failed"),
-        )
-        service = PlanService(store=store, pool=pool, settings=settings, version=version, telemetry=telemetry)
-        background = Background(telemetry)
-        feed = EpochFeed(store, run=background.run)
-        cluster = None
-        if settings.ray_address:
-            cluster = RayOnDemand(settings.ray_address, warm_up_timeout_s=settings.warm_up_timeout_s)
-        engine = PrecomputeEngine(
-            store=store,
-            executor=PoolExecutor(pool) if cluster is None else cluster,
-            lease_s=settings.operation_lease_s,
-            grace_s=settings.solve_grace_s,
-            telemetry=telemetry,
-            background=background,
-        )
-        jobs = JobService(
-            store=store,
-            pool=pool,
-            feed=feed,
-            engine=engine,
-            settings=settings,
-            telemetry=telemetry,
-            background=background,
-        )
-        retention = retention_of(settings)
-        app.state.service = service
-        app.state.jobs = jobs
-        app.state.store = store
-        app.state.background = background
-        telemetry.watch(
-            queue_depth=lambda: pool.num_waiting,
-            processes_ready=lambda: pool.num_ready,
-            is_draining=lambda: drain.has_begun,
-        )
-        # Whoever waits for an epoch is let go at once when the server is told to stop.
-        drain.call_when_begun(feed.close)
-        pool.start()
-        engine.start()
-        pruning = None
-        if retention is not None:
-            pruning = background.run("deleting what is too old", Pruner(store, retention, telemetry).run)
-        try:
-            async with feed:
-                jobs.start()
-                yield
-        finally:
-            if pruning is not None:
-                pruning.cancel()
-                await asyncio.gather(pruning, return_exceptions=True)
-            await engine.close()
-            if cluster is not None:
-                await cluster.close()
-            await jobs.close()
-            await pool.close()
-            await service.close()
-            await to_thread.run_sync(store.close)
-
     # The pages that draw the OpenAPI document load scripts from elsewhere, so only the document is served.
     app = FastAPI(
         title="RePlan",
         version=version,
         description=_DESCRIPTION,
-        lifespan=lifespan,
+        lifespan=lambda app: _running(app, settings, version, worker_command),
         docs_url=None,
         redoc_url=None,
         # A redirect's address is made of the Host header, and its answer is no problem document.
@@ -171,6 +103,80 @@ def create_app(settings: Settings, *, worker_command: Sequence[str] = DEFAULT_CO
         app.include_router(routes.router)
     _complete_openapi(app, has_keys=needs_keys(settings))
     return app
+
+
+@asynccontextmanager
+async def _running(
+    app: FastAPI, settings: Settings, version: str, worker_command: Sequence[str]
+) -> AsyncIterator[None]:
+    """Open the store, start what works in the background, and end all of it in the opposite order."""
+    telemetry: Telemetry = app.state.telemetry
+    drain: Drain = app.state.drain
+    store = await to_thread.run_sync(Store, settings.store)
+    pool = SolvePool(
+        num_processes=settings.solver_processes,
+        num_reserved=min(1, settings.solver_processes - 1),
+        queue_limit=settings.queue_limit,
+        queue_timeout_s=settings.queue_timeout_s,
+        warm_up_timeout_s=settings.warm_up_timeout_s,
+        command=worker_command,
+        on_broken_lane=lambda: telemetry.degraded("solver_lane_failed"),
+    )
+    service = PlanService(store=store, pool=pool, settings=settings, version=version, telemetry=telemetry)
+    background = Background(telemetry)
+    feed = EpochFeed(store, run=background.run)
+    cluster = None
+    if settings.ray_address:
+        cluster = RayOnDemand(settings.ray_address, warm_up_timeout_s=settings.warm_up_timeout_s)
+    engine = PrecomputeEngine(
+        store=store,
+        executor=PoolExecutor(pool) if cluster is None else cluster,
+        lease_s=settings.operation_lease_s,
+        grace_s=settings.solve_grace_s,
+        telemetry=telemetry,
+        background=background,
+    )
+    jobs = JobService(
+        store=store,
+        pool=pool,
+        feed=feed,
+        engine=engine,
+        settings=settings,
+        telemetry=telemetry,
+        background=background,
+    )
+    retention = retention_of(settings)
+    app.state.service = service
+    app.state.jobs = jobs
+    app.state.store = store
+    app.state.background = background
+    telemetry.watch(
+        queue_depth=lambda: pool.num_waiting,
+        processes_ready=lambda: pool.num_ready,
+        is_draining=lambda: drain.has_begun,
+    )
+    # Whoever waits for an epoch is let go at once when the server is told to stop.
+    drain.call_when_begun(feed.close)
+    pool.start()
+    engine.start()
+    pruning = None
+    if retention is not None:
+        pruning = background.run("deleting what is too old", Pruner(store, retention, telemetry).run)
+    try:
+        async with feed:
+            jobs.start()
+            yield
+    finally:
+        if pruning is not None:
+            pruning.cancel()
+            await asyncio.gather(pruning, return_exceptions=True)
+        await engine.close()
+        if cluster is not None:
+            await cluster.close()
+        await jobs.close()
+        await pool.close()
+        await service.close()
+        await to_thread.run_sync(store.close)
 
 
 def _add_middleware(app: FastAPI, settings: Settings, telemetry: Telemetry) -> None:

@@ -82,6 +82,19 @@ class Api:
         return json.loads(content) if content else None
 
 
+def until_ready(api: Api, processes: int) -> None:
+    """Wait until all solver processes are warm; raises what ``/readyz`` says where they are not within two minutes."""
+    deadline = time.monotonic() + 120
+    while True:
+        try:
+            if api.call("GET", "/readyz")["solver_processes_ready"] == processes:
+                return
+        except urllib.error.HTTPError as error:
+            if error.code != 503 or time.monotonic() > deadline:
+                raise
+        time.sleep(0.2)
+
+
 @contextmanager
 def server(folder: Path, processes: int) -> Iterator[Api]:
     """A server on a new store, ready."""
@@ -93,13 +106,7 @@ def server(folder: Path, processes: int) -> Iterator[Api]:
             assert process.stdout is not None
             url = next(match[1] for line in process.stdout if (match := re.search(r'"url": "([^"]+)"', line)))
             api = Api(url, process.pid)
-            while True:
-                try:
-                    if api.call("GET", "/readyz")["solver_processes_ready"] == processes:
-                        break
-                except urllib.error.HTTPError:
-                    pass
-                time.sleep(0.2)
+            until_ready(api, processes)
             yield api
         finally:
             process.send_signal(signal.SIGTERM)

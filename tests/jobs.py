@@ -14,6 +14,20 @@ from planner.formats.documents import parse_document
 EXAMPLE = Path(__file__).parents[1] / "examples" / "recycle-worked-example.yaml"
 DOCUMENT: dict[str, Any] = parse_document(EXAMPLE.read_text(), format="yaml")
 """Three pipelines of four slots, six microbatches each; node ``nNN`` holds worker ``NN // 4`` / ``NN % 4``."""
+TIGHT: dict[str, Any] = DOCUMENT | {
+    "name": "tight",
+    "microbatches": 16,
+    "stage_costs": {
+        "forward_us": 100,
+        "input_grad_us": 130,
+        "weight_grad_us": 70,
+        "transfer_us": 9,
+        "activation_bytes": 10,
+        "weight_grad_bytes": 6,
+    },
+    "capacity_bytes": 45,
+}
+"""A job whose list schedules leave a gap that a longer search narrows."""
 
 
 @dataclass

@@ -9,7 +9,8 @@ from api.jobs.slot_bounds import SlotBounds, SlotBoundsRequest, degraded_key, re
 from api.jobs.templates import KnownTemplate, Templates
 from api.observability.telemetry import Telemetry
 from api.pool import Priority, SolvePool
-from api.precompute.template import ReferenceForm, TemplateRequest, read_template
+from api.precompute.keeping import make_and_keep
+from api.precompute.template import ReferenceForm, TemplateRequest
 from api.store import Store
 from planner.failure_key import FailureKey
 
@@ -58,23 +59,13 @@ class TemplateMaker:
         if found is not None:
             reference = ReferenceForm(fault_free_ns=found.fault_free_ns, baseline_1f1b_ns=found.baseline_1f1b_ns)
         request = TemplateRequest(failure_key=key, deadline_s=deadline_s, reference=reference)
-        with self._telemetry.solving() as found_plan:
-            parts = await self._pool.run(
-                request.message(job.document), timeout_s=deadline_s + self._grace_s, priority=priority
-            )
-            answer = read_template(parts)
-            figures = answer.figures
-            found_plan.solver, found_plan.gap = figures.solver, figures.gap
-        await to_thread.run_sync(
-            lambda: self._store.put_template(
-                job_sha256=job.sha256,
-                failure_key=key,
-                content=answer.content,
-                period_ns=figures.period_ns,
-                bound_ns=figures.bound_ns,
-                solver=figures.solver,
-                deadline_s=deadline_s,
-            )
+        await make_and_keep(
+            request,
+            job_sha256=job.sha256,
+            document=job.document,
+            run=lambda message: self._pool.run(message, timeout_s=deadline_s + self._grace_s, priority=priority),
+            store=self._store,
+            telemetry=self._telemetry,
         )
         return await to_thread.run_sync(self._templates.best, job, key)
 

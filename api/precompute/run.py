@@ -17,9 +17,10 @@ from anyio import to_thread
 from api.errors import ClusterError, CorruptStoreError, OverloadedError
 from api.observability.telemetry import Telemetry
 from api.precompute.executors import Executor
+from api.precompute.keeping import make_and_keep
 from api.precompute.options import PrecomputeOptions
 from api.precompute.progress import KeyFailure, Progress, remaining_s
-from api.precompute.template import ReferenceForm, TemplateFigures, TemplateRequest, figures_of, read_template
+from api.precompute.template import ReferenceForm, TemplateFigures, TemplateRequest, figures_of
 from api.store import Store
 from planner.errors import PlanFileError, ReplanError, StoreError
 from planner.failure_key import FailureKey, parse_failure_key
@@ -205,20 +206,11 @@ class PrecomputeRun:
             seed=options.seed,
             reference=reference,
         )
-        message = request.message(self._document)
-        with self._telemetry.solving() as found:
-            answer = read_template(await self._executor.run(message, timeout_s=options.deadline_s + self._grace_s))
-            figures = answer.figures
-            found.solver, found.gap = figures.solver, figures.gap
-        await to_thread.run_sync(
-            lambda: self._store.put_template(
-                job_sha256=self._job_sha256,
-                failure_key=key,
-                content=answer.content,
-                period_ns=figures.period_ns,
-                bound_ns=figures.bound_ns,
-                solver=figures.solver,
-                deadline_s=options.deadline_s,
-            )
+        return await make_and_keep(
+            request,
+            job_sha256=self._job_sha256,
+            document=self._document,
+            run=lambda message: self._executor.run(message, timeout_s=options.deadline_s + self._grace_s),
+            store=self._store,
+            telemetry=self._telemetry,
         )
-        return figures

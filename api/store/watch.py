@@ -134,7 +134,7 @@ class EpochFeed:
             async with asyncio.timeout(timeout):
                 await waiter
         except TimeoutError:
-            pass
+            pass  # as good an end of the wait as the others
         finally:
             del waiting[waiter]
             if not waiting and self._waiting.get(job_id) is waiting:

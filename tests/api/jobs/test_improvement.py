@@ -20,8 +20,8 @@ from api.pool import Priority, SolvePool
 from api.store import EpochRecord, Store
 from planner.formats.job_file import job_from_document
 from planner.job_hash import job_sha256
-from tests.api.jobs.test_survival import HASTY, TIGHT
-from tests.jobs import DOCUMENT, ServedJob
+from tests.api.jobs.test_survival import HASTY
+from tests.jobs import DOCUMENT, TIGHT, ServedJob
 from tests.serving import serving
 
 

@@ -10,23 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs import DOCUMENT, ServedJob, check_problem
+from tests.jobs import TIGHT, ServedJob, check_problem
 from tests.serving import serving
-
-TIGHT = DOCUMENT | {
-    "name": "tight",
-    "microbatches": 16,
-    "stage_costs": {
-        "forward_us": 100,
-        "input_grad_us": 130,
-        "weight_grad_us": 70,
-        "transfer_us": 9,
-        "activation_bytes": 10,
-        "weight_grad_bytes": 6,
-    },
-    "capacity_bytes": 45,
-}
-"""A job whose list schedules leave a gap that a longer search narrows."""
 
 HASTY = {"REPLAN_EVENT_DEADLINE_S": "0.001", "REPLAN_IMPROVEMENT_THRESHOLD": "0"}
 PATIENT = HASTY | {"REPLAN_IMPROVEMENT_DEADLINE_S": "3"}

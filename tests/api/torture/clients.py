@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 
 from tests.api.torture.fleet import Fleet
-from tests.jobs import DOCUMENT
+from tests.jobs import TIGHT
 
 JOB = "job"
 NUM_KEYS = 15
@@ -19,19 +19,6 @@ NUM_KEYS = 15
 NODES = ("n00", "n01", "n02", "n03")
 """One node of each slot: whatever of them is down, every slot has two live workers."""
 _OPEN_OPERATIONS = 3
-_TIGHT = DOCUMENT | {
-    "microbatches": 16,
-    "stage_costs": {
-        "forward_us": 100,
-        "input_grad_us": 130,
-        "weight_grad_us": 70,
-        "transfer_us": 9,
-        "activation_bytes": 10,
-        "weight_grad_bytes": 6,
-    },
-    "capacity_bytes": 45,
-}
-"""A job with little memory, whose plans are searched for until the deadline."""
 _NEW_SPEED_SHARE = 0.01
 """How often a slow node has a speed for which no plan is ready, perhaps."""
 _REPEATED_SHARE = 0.1
@@ -223,8 +210,8 @@ def ask_for_plans(caller: Caller, fleet: Fleet, ledger: Ledger) -> None:
             caller.pause()
             continue
         name, number = f"ahead-{number}", number + 1
-        costs = _TIGHT["stage_costs"] | {"forward_us": 100 + number}
-        caller.put(f"/v1/jobs/{name}", {"job": _TIGHT | {"name": name, "stage_costs": costs}, "tolerance": 2})
+        costs = TIGHT["stage_costs"] | {"forward_us": 100 + number}
+        caller.put(f"/v1/jobs/{name}", {"job": TIGHT | {"name": name, "stage_costs": costs}, "tolerance": 2})
         asked = {"mode": "all", "deadline_s": 0.1}
         answer = caller.call("POST", f"/v1/jobs/{name}/precompute", body=asked, ends_early=False)
         assert answer is not None
