@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import sqlite3
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -20,6 +21,7 @@ from api.store.silence import CONNECT_TIMEOUT_S, Silence, watch_for_silence
 from api.store.versions import no_store, prepare
 from planner.errors import OptionError
 
+_BUSY_WAIT_S = 0.005
 BUSY_TIMEOUT_S = 10.0
 RETRY_WAITS_S = (0.05, 0.5)
 """Seconds before work that met a lost connection is done again."""
@@ -203,9 +205,25 @@ def _set_up(connection: Any, _record: object) -> None:
     # A damaged text is read all the same, so that its row's checksum can tell.
     connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
     cursor = connection.cursor()
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+    _use_write_ahead_log(cursor)
+    for pragma in ("synchronous=FULL", "foreign_keys=ON"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
+
+
+def _use_write_ahead_log(cursor: Any) -> None:
+    """Change a new file to WAL. Where others do so too, SQLite says at once that it is busy, whatever its time-out."""
+    deadline = time.monotonic() + BUSY_TIMEOUT_S
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            # The low byte is the error, the others say more of it.
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(_BUSY_WAIT_S)
+        else:
+            return
 
 
 def _postgresql_engine(url: sa.URL, silence: Silence) -> sa.Engine:
