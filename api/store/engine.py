@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
