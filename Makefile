@@ -2,14 +2,19 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+TORCH := $(VENV)/.installed-torch
 
-.PHONY: all demo test test-all check clean
+.PHONY: all demo test test-core test-all check clean
 
 all: $(STAMP)
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml client/pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -e client -e '.[dev]'
+	touch $@
+
+$(TORCH): $(STAMP)
+	$(BIN)/pip install --quiet --disable-pip-version-check -e 'client[torch]'
 	touch $@
 
 demo: $(STAMP)
@@ -20,10 +25,14 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: check
+test: $(TORCH) check
 	$(BIN)/pytest -q -m 'not slow'
 
-test-all: check
+# Without PyTorch: its tests say so and skip.
+test-core: check
+	$(BIN)/pytest -q -m 'not slow'
+
+test-all: $(TORCH) check
 	$(BIN)/pytest -q
 
 clean:

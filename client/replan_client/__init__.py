@@ -1,0 +1,1 @@
+"""What a training job installs: an HTTP client for RePlan's service, and the programs that its workers run."""

@@ -1,0 +1,1 @@
+"""Programs run with PyTorch; needs the extra ``torch``."""
