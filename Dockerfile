@@ -31,7 +31,9 @@ ENV PATH=/opt/replan/bin:$PATH \
     REPLAN_HOST=0.0.0.0 \
     REPLAN_PORT=8080 \
     REPLAN_STORE=/data/replan.db
-# tini collects what processes a killed solver leaves, which the first process of a container has to.
+# tini collects what processes a killed solver leaves, which the first process of a container has to. Debian keeps only the
+# newest version of a package, so that a pinned one would soon break the build.
+# hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends tini \
     && rm -rf /var/lib/apt/lists/* \
@@ -40,7 +42,8 @@ RUN apt-get update \
 COPY --from=build /opt/replan /opt/replan
 COPY examples /usr/share/replan/examples
 
-USER replan
+# By number: only so can Kubernetes see that it is not root.
+USER 10001:10001
 WORKDIR /data
 # Compiles the planner's loops into the cache, so that the first start is as fast as the later ones; a container on another
 # kind of CPU compiles once more. It also shows that the image works.

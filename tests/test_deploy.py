@@ -94,9 +94,9 @@ def test_the_image_holds_what_the_wheel_is_made_of() -> None:
 
 def test_the_image_runs_as_nobody_special() -> None:
     """Its user is made without rights and login, is set before anything is started, and owns what it writes."""
-    (user,) = instructions("USER")
-    assert f"--uid 10001 --user-group --no-create-home --shell /usr/sbin/nologin {user}" in DOCKERFILE
-    assert f"install -d -o {user} -g {user} /data /var/cache/replan" in DOCKERFILE
+    assert instructions("USER") == ["10001:10001"]
+    assert "--uid 10001 --user-group --no-create-home --shell /usr/sbin/nologin replan" in DOCKERFILE
+    assert "install -d -o replan -g replan /data /var/cache/replan" in DOCKERFILE
     assert DOCKERFILE.index("\nUSER ") < DOCKERFILE.index("\nENTRYPOINT ")
     assert len(instructions("FROM")) == 2
 

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from cli.errors import ExitCode
 from tests.serving import REPLAN
 
 SETTINGS = {
@@ -23,6 +24,8 @@ SETTINGS = {
     "REPLAN_READ_RATE": "0",
     "REPLAN_CHANGE_RATE": "0",
 }
+
+MAX_REFUSALS = 10
 
 
 @dataclass(slots=True)
@@ -34,6 +37,8 @@ class Replica:
     url: str | None = None
     process: subprocess.Popen[str] | None = None
     num_starts: int = 0
+    num_refusals: int = 0
+    """Starts in a row that ended since the database was away."""
 
     def start(self) -> None:
         """Start it; returns at once."""
@@ -46,11 +51,18 @@ class Replica:
         threading.Thread(target=self._read, args=(self.process,), daemon=True).start()
 
     def wait_until_listening(self) -> str:
-        """Wait until it answers; where."""
+        """Wait until it answers; where. One that found no database is started again, as whatever supervises servers does."""
         while (url := self.url) is None:
             assert self.process is not None
-            assert self.process.poll() is None, self.log.read_text()
+            status = self.process.poll()
+            if status == ExitCode.SERVICE and self.num_refusals < MAX_REFUSALS:
+                self.num_refusals += 1
+                time.sleep(0.5)
+                self.start()
+            else:
+                assert status is None, self.log.read_text()
             time.sleep(0.01)
+        self.num_refusals = 0
         return url
 
     def wait_until_ready(self) -> None:
