@@ -4,6 +4,7 @@
 
     ClientError               (code)
     +-- ProgramFormatError    program_malformed  a program, operation or worker that cannot be read
+    +-- ProfileError          profile_failed     a model, link or job file that the profiler cannot work with
 
 ``code`` is stable: it is what scripts may compare.
 """
@@ -39,3 +40,9 @@ class ProgramFormatError(ClientError):
     """A program, operation or worker that cannot be read."""
 
     code = "program_malformed"
+
+
+class ProfileError(ClientError):
+    """A model, link or job file that the profiler cannot work with."""
+
+    code = "profile_failed"
