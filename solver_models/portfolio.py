@@ -12,7 +12,6 @@ from dataclasses import replace
 from planner.bounds import best_bound
 from planner.errors import SolverError
 from planner.problem import Problem
-from planner.schedule import Schedule
 from planner.timing import time_schedule
 from solver_models import registry
 from solver_models.annealing.solve import MOST_ANNEALED_OPERATIONS, anneal_problem
@@ -79,7 +78,7 @@ def _drop_broken(problem: Problem, options: SolveOptions, bound_ns: int, deadlin
         return None
     order = anneal_problem(one, options, _target(bound_ns, options), deadline)
     schedule, period = time_schedule(problem, spread_over_intact(problem, order.schedule))
-    return _found(order.solver, schedule, period, bound_ns)
+    return SolveResult.found(order.solver, schedule, period, bound_ns)
 
 
 def _climb(problem: Problem, options: SolveOptions, bound_ns: int, started: float) -> SolveResult:
@@ -98,29 +97,18 @@ def _climb(problem: Problem, options: SolveOptions, bound_ns: int, started: floa
         if dropped is not None and dropped.period_ns is not None and dropped.period_ns <= target:
             return replace(dropped, wall_s=time.monotonic() - started)
         share = _LARGE_REPAIR_SHARE if large else _REPAIR_SHARE
-        mended = repair(problem, lists.search.routing, options, target, started + share * climbing_s)
+        mended = repair(lists.search, options, started + share * climbing_s)
     if large and mended is not None and mended.period_ns <= lists.best[0].window_ns:
         order = mended
     else:
         order = anneal_problem(problem, options, target, started + climbing_s, lists=lists, found=mended)
-    best = _found(order.solver, order.schedule, order.period_ns, bound_ns)
+    best = SolveResult.found(order.solver, order.schedule, order.period_ns, bound_ns)
     if dropped is not None and dropped.period_ns is not None and dropped.period_ns < order.period_ns:
         best = dropped
     left = started + options.deadline_s - time.monotonic()
     if exact and best.period_ns is not None and best.period_ns > target and left > _LEAST_EXACT_S:
         best = _try_exact(problem, replace(options, deadline_s=left), best)
     return replace(best, wall_s=time.monotonic() - started)
-
-
-def _found(solver: str, schedule: Schedule, period_ns: int, bound_ns: int) -> SolveResult:
-    return SolveResult(
-        status=Status.OPTIMAL if period_ns <= bound_ns else Status.FEASIBLE,
-        solver=solver,
-        schedule=schedule,
-        period_ns=period_ns,
-        bound_ns=bound_ns,
-        wall_s=0.0,
-    )
 
 
 def _try_exact(problem: Problem, options: SolveOptions, best: SolveResult) -> SolveResult:

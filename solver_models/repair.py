@@ -22,7 +22,7 @@ from planner.schedule import IntColumn, Schedule
 from planner.timing import time_schedule
 from solver_models.annealing.search import Order
 from solver_models.annealing.solve import anneal_problem
-from solver_models.list_scheduling.network import build_network, nodes_of
+from solver_models.list_scheduling.network import nodes_of
 from solver_models.list_scheduling.routing import balanced_routing
 from solver_models.list_scheduling.search import ListRun, ListSearch, Trial
 from solver_models.result import SolveOptions
@@ -38,25 +38,22 @@ _FAULT_FREE_SHARE = 0.15
 """Share of the time for solving the fault-free pipelines."""
 
 
-def repair(
-    problem: Problem, routing: IntColumn, options: SolveOptions, target_ns: int, deadline: float
-) -> Order | None:
+def repair(search: ListSearch, options: SolveOptions, deadline: float) -> Order | None:
     """Mend the fault-free schedule.
 
     Parameters
     ----------
-    problem, routing
-        The instance, and who runs what: shape ``(sum(M), V)``.
+    search
+        The instance, who runs what, and the period at which to stop.
     options
         Limits of the search; ``deadline`` is a value of ``time.monotonic()``.
-    target_ns
-        Period at which to stop.
 
     Returns
     -------
     Order or None
         The best found; ``None`` where pipelines are of too many kinds, or a cell has no pass that ends in a schedule.
     """
+    problem, routing, target_ns = search.problem, search.routing, search.target_ns
     kinds = sorted(set(problem.microbatches) - {0})
     if len(kinds) > MOST_KINDS:
         return None
@@ -83,7 +80,7 @@ def repair(
     if len(found) < len(orders):
         return None
     schedule, period_ns = time_schedule(problem, _complete(problem, cells, found, fault_free))
-    return Order(network=build_network(problem, routing), schedule=schedule, period_ns=period_ns, solver=NAME)
+    return Order(network=search.network, schedule=schedule, period_ns=period_ns, solver=NAME)
 
 
 def find_cells(problem: Problem, routing: IntColumn) -> list[IntColumn]:

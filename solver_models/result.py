@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Self
 
 from planner.errors import OptionError
 from planner.schedule import Schedule
@@ -103,3 +104,15 @@ class SolveResult:
     wall_s: float
     detail: str = ""
     failure: str = ""
+
+    @classmethod
+    def found(cls, solver: str, schedule: Schedule, period_ns: int, bound_ns: int, wall_s: float = 0.0) -> Self:
+        """Result of a solver that proves nothing itself: optimal where the period is within the bound known before."""
+        return cls(
+            status=Status.OPTIMAL if period_ns <= bound_ns else Status.FEASIBLE,
+            solver=solver,
+            schedule=schedule,
+            period_ns=period_ns,
+            bound_ns=bound_ns,
+            wall_s=wall_s,
+        )

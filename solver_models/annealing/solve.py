@@ -12,7 +12,7 @@ from solver_models.annealing.search import NAME, Annealer, Order, timed_order
 from solver_models.list_scheduling.routing import balanced_routing
 from solver_models.list_scheduling.search import ListRun, ListSearch, Trial
 from solver_models.list_scheduling.solve import NAME as LIST_SCHEDULING
-from solver_models.result import SolveOptions, SolveResult, Status
+from solver_models.result import SolveOptions, SolveResult
 
 LIST_SHARE = 0.3
 """Most of the time that list schedules may take before annealing starts."""
@@ -89,14 +89,7 @@ def solve(problem: Problem, options: SolveOptions) -> SolveResult:
     problem.require_plannable()
     bound = best_bound(problem).value_ns
     best = anneal_problem(problem, options, int(bound * (1 + options.target_gap)), started + options.deadline_s)
-    return SolveResult(
-        status=Status.OPTIMAL if best.period_ns <= bound else Status.FEASIBLE,
-        solver=NAME,
-        schedule=best.schedule,
-        period_ns=best.period_ns,
-        bound_ns=bound,
-        wall_s=time.monotonic() - started,
-    )
+    return SolveResult.found(NAME, best.schedule, best.period_ns, bound, time.monotonic() - started)
 
 
 def _best_order(problem: Problem, trials: list[Trial]) -> Order:

@@ -8,7 +8,7 @@ from planner.bounds import best_bound
 from planner.problem import Problem
 from solver_models.list_scheduling.routing import balanced_routing
 from solver_models.list_scheduling.search import ListRun, ListSearch, best_timed
-from solver_models.result import SolveOptions, SolveResult, Status
+from solver_models.result import SolveOptions, SolveResult
 
 NAME = "list_scheduling"
 
@@ -29,11 +29,4 @@ def solve(problem: Problem, options: SolveOptions) -> SolveResult:
     target = int(bound * (1 + options.target_gap))
     run = ListRun(ListSearch(problem, balanced_routing(problem), target))
     schedule, period = best_timed(problem, run.until(started + options.deadline_s))
-    return SolveResult(
-        status=Status.OPTIMAL if period <= bound else Status.FEASIBLE,
-        solver=NAME,
-        schedule=schedule,
-        period_ns=period,
-        bound_ns=bound,
-        wall_s=time.monotonic() - started,
-    )
+    return SolveResult.found(NAME, schedule, period, bound, time.monotonic() - started)
