@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 
-from replan_client.errors import ProfileError
+from replan_client.torch.profiler_errors import ProfileError
 
 Cost = float | int | bool
 """A value of a stage's entry: microseconds, bytes, or whether a backward can be split."""

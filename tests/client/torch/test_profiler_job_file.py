@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from replan_client.errors import ProfileError
+from replan_client.torch.profiler_errors import ProfileError
 from replan_client.torch.profiler_job_file import put_stages, stages_section
 
 from planner.formats.job_file import job_from_document, job_to_document, parse_job
