@@ -14,6 +14,7 @@ import click
 
 from cli.bounds import bounds
 from cli.errors import ExitCode, show_error
+from cli.export import export
 from cli.keys import keys
 from cli.plan import plan
 from cli.precompute import precompute
@@ -45,7 +46,7 @@ def cli() -> None:
     """
 
 
-for _command in (plan, bounds, validate, replay, program, show, serve, precompute, store, keys, jobs, report):
+for _command in (plan, bounds, validate, replay, program, show, export, serve, precompute, store, keys, jobs, report):
     cli.add_command(_command)
 
 

@@ -124,6 +124,27 @@ def plan_argument(command: _Command) -> _Command:
     return click.argument("plan_path", metavar="PLAN", type=click.Path(path_type=Path))(command)
 
 
+def schedule_file_options(command: _Command) -> _Command:
+    """Add ``--job`` and ``--microbatches`` to a command that takes a PyTorch schedule file in a plan's place."""
+    for option in (
+        click.option(
+            "--microbatches",
+            type=click.IntRange(1, 1_000_000),
+            metavar="N",
+            help="With --job: microbatches that the file is to hold; default: as many as each pipeline of JOB has.",
+        ),
+        click.option(
+            "--job",
+            "job_path",
+            metavar="JOB",
+            type=click.Path(path_type=Path),
+            help="PLAN is a PyTorch schedule file (CSV): judge it by the costs of this job file.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
 def require_writable(path: Path | None) -> None:
     """Check before any work that a file can be written; ``None`` passes.
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.errors import ExitCode
-from cli.parameters import json_option, plan_argument
+from cli.parameters import json_option, plan_argument, schedule_file_options
+from cli.schedule_file import require_plan, validate_schedule_file
 
 if TYPE_CHECKING:
     from planner.validation import Violation
@@ -18,12 +19,19 @@ _MOST_SHOWN = 20
 
 @click.command(short_help="Check a plan from its hash to its programs.")
 @plan_argument
+@schedule_file_options
 @json_option
-def validate(plan_path: Path, as_json: bool) -> int:
+def validate(plan_path: Path, job_path: Path | None, microbatches: int | None, as_json: bool) -> int:
     """Check PLAN: hash, form, every constraint, the period by replay, programs free of deadlock, and its other figures.
 
     Exit status 0 where all hold, 5 where one does not; every violation is listed by worker, operation and time.
+
+    With --job PLAN is a PyTorch schedule file of one pipeline: every fault is listed by row and cell, and its period and gap
+    follow from the job's costs.
     """
+    if job_path is not None:
+        return validate_schedule_file(plan_path, job_path, microbatches, as_json=as_json)
+    require_plan(plan_path, microbatches)
     from planner.claims import unproved_claims
     from planner.formats.plan_file import read_plan
     from planner.plan_check import check_plan

@@ -14,6 +14,7 @@
     |   +-- ProblemError             problem_invalid    costs, memory or placement that make no sense
     |   +-- OptionError              option_invalid     an option outside its range
     |   +-- ScheduleFormatError      schedule_malformed a schedule text or column that cannot be read
+    |   +-- NotExpressibleError      not_expressible    a plan that the format asked for cannot hold
     |   +-- PlanFileError            plan_invalid       a plan file that is cut short or has the wrong form
     |       +-- PlanHashError        plan_hash_mismatch a plan file whose content does not match its id
     +-- NoPlanError
@@ -124,6 +125,12 @@ class ScheduleFormatError(InputError):
     """A schedule's text or columns cannot be read."""
 
     code = "schedule_malformed"
+
+
+class NotExpressibleError(InputError):
+    """A plan holds what the format asked for cannot say."""
+
+    code = "not_expressible"
 
 
 class PlanFileError(InputError):

@@ -1,13 +1,20 @@
-"""Chrome traces of a plan, for Perfetto: one process a worker, threads for compute, sends and the optimizer.
+"""Chrome traces of a plan, for Perfetto: one process a worker, threads for compute, optimizer and sends.
 
-Timestamps are microseconds from the start of the iteration. Slices on one thread never overlap: transfers that are under
-way at the same time get lanes of their own. Arrows lead from each transfer to the operation that waits for it.
+What ``docs/cli.md`` says about them (``replan show``) holds for traces of runs that were executed too, so that both can be laid
+side by side: the processes' and threads' numbers and names, the names and colours of slices, the arrows and the counter.
+
+What the viewers ask for, and what happens where it is not heeded: ids from 1, since Perfetto merged thread 0 with thread 1;
+slices of one thread that nest, since one that overlaps another is dropped, so transfers that are under way at the same time get
+lanes of their own; times that are whole nanoseconds after the viewer has cut its product with 1000 to an integer; and arrows
+behind all slices, since an arrow is tied to the slice that was opened last on its thread when times are equal.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +26,30 @@ from planner.operation import Kind, Worker
 from planner.plan import Plan
 from planner.problem import Optimizer
 
-_COMPUTE, _OPTIMIZER, _SEND = 0, 1, 2
-_COLOURS = {Kind.F: "thread_state_running", Kind.I: "thread_state_iowait", Kind.W: "good", Kind.B: "bad"}
+COMPUTE_THREAD, RECEIVE_THREAD, OPTIMIZER_THREAD, SEND_THREAD = 1, 2, 3, 4
+"""Threads of each process. A plan has nothing on the second; further lanes of sends follow the fourth."""
+
+THREAD_NAMES = {
+    COMPUTE_THREAD: "compute",
+    RECEIVE_THREAD: "receive",
+    OPTIMIZER_THREAD: "optimizer",
+    SEND_THREAD: "send",
+}
+
+COLOURS = {Kind.F: "thread_state_running", Kind.I: "thread_state_iowait", Kind.W: "good", Kind.B: "bad"}
+"""``cname`` of each kind's slices."""
 
 Event = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrow:
+    """Where the arrow of a message begins, and the schedule's row that waits for it."""
+
+    pid: int
+    tid: int
+    start_ns: int
+    receiver: int
 
 
 def write_trace(plan: Plan, workers: Sequence[Worker], path: Path) -> None:
@@ -43,7 +70,7 @@ def write_trace(plan: Plan, workers: Sequence[Worker], path: Path) -> None:
 
 
 def trace_events(plan: Plan, workers: Sequence[Worker]) -> Iterator[Event]:
-    """Events of the trace, worker by worker.
+    """Events of the trace: worker by worker names, slices and counters, then all arrows.
 
     Parameters
     ----------
@@ -56,6 +83,7 @@ def trace_events(plan: Plan, workers: Sequence[Worker]) -> Iterator[Event]:
     indices = {worker.pipeline * plan.problem.num_slots + worker.slot for worker in workers}
     sync_starts = _sync_starts(plan)
     sends = _sends(plan, indices)
+    arrows: list[_Arrow] = []
     for order, worker in enumerate(workers):
         pid = _pid(plan, worker)
         yield from _names(plan, worker, pid, order)
@@ -64,10 +92,24 @@ def trace_events(plan: Plan, workers: Sequence[Worker]) -> Iterator[Event]:
         yield from _compute(plan, worker, pid, origin)
         sync_ns = plan.problem.slots[worker.slot].sync_ns
         if sync_ns:
-            start_us = (sync_starts[worker.slot] - origin) / 1000
-            yield _slice("all-reduce and optimizer", pid, _OPTIMIZER, start_us, sync_ns / 1000, {})
-        yield from _transfers(plan, sends.get(pid - 1, []), pid, origin)
+            start_ns = sync_starts[worker.slot] - origin
+            yield _slice("all-reduce and optimizer", pid, OPTIMIZER_THREAD, start_ns, sync_ns, {})
+        yield from _transfers(plan, sends.get(pid - 1, []), pid, origin, arrows)
         yield from _memory(plan, worker, pid, origin)
+    for arrow in arrows:
+        yield from _arrow(plan, arrow, origin)
+
+
+def microseconds(value_ns: int) -> float:
+    """Microseconds that a viewer turns back into exactly these nanoseconds, though it cuts off and does not round.
+
+    Examples
+    --------
+    >>> 1001 / 1000 * 1000, microseconds(1001) * 1000
+    (1000.9999999999999, 1001.0000000000001)
+    """
+    value = value_ns / 1000
+    return value if int(value * 1000) == value_ns else math.nextafter(value, math.inf)
 
 
 def _pid(plan: Plan, worker: Worker) -> int:
@@ -77,10 +119,16 @@ def _pid(plan: Plan, worker: Worker) -> int:
 def _names(plan: Plan, worker: Worker, pid: int, order: int) -> Iterator[Event]:
     down = " (down)" if worker in plan.problem.dead else ""
     ranks = f", ranks {plan.worker_ranks[pid - 1]}" if plan.worker_ranks else ""
-    yield {"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": f"worker {worker}{down}{ranks}"}}
-    yield {"ph": "M", "name": "process_sort_index", "pid": pid, "tid": 0, "args": {"sort_index": order}}
-    for tid, name in ((_COMPUTE, "compute"), (_OPTIMIZER, "optimizer")):
-        yield {"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": name}}
+    yield {
+        "ph": "M",
+        "name": "process_name",
+        "pid": pid,
+        "tid": COMPUTE_THREAD,
+        "args": {"name": f"worker {worker}{down}{ranks}"},
+    }
+    yield {"ph": "M", "name": "process_sort_index", "pid": pid, "tid": COMPUTE_THREAD, "args": {"sort_index": order}}
+    for tid in (COMPUTE_THREAD, OPTIMIZER_THREAD):
+        yield {"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": THREAD_NAMES[tid]}}
 
 
 def _compute(plan: Plan, worker: Worker, pid: int, origin: int) -> Iterator[Event]:
@@ -91,9 +139,9 @@ def _compute(plan: Plan, worker: Worker, pid: int, origin: int) -> Iterator[Even
             "microbatch": f"{operation.pipeline}.{operation.microbatch}",
             "rerouted": operation.pipeline != worker.pipeline,
         }
-        start_us, duration_us = (timed.start_ns - origin) / 1000, (timed.end_ns - timed.start_ns) / 1000
-        yield _slice(str(operation), pid, _COMPUTE, start_us, duration_us, details) | {
-            "cname": _COLOURS[operation.kind],
+        start_ns, duration_ns = timed.start_ns - origin, timed.end_ns - timed.start_ns
+        yield _slice(str(operation), pid, COMPUTE_THREAD, start_ns, duration_ns, details) | {
+            "cname": COLOURS[operation.kind],
             "cat": operation.kind.name,
         }
 
@@ -112,29 +160,37 @@ def _sends(plan: Plan, indices: set[int]) -> dict[int, list[tuple[int, int, int]
     return found
 
 
-def _transfers(plan: Plan, sends: list[tuple[int, int, int]], pid: int, origin: int) -> Iterator[Event]:
+def _transfers(
+    plan: Plan, sends: list[tuple[int, int, int]], pid: int, origin: int, arrows: list[_Arrow]
+) -> Iterator[Event]:
+    """Slices of a worker's sends, each in the first free lane; adds its arrows to ``arrows``."""
     schedule, slots = plan.schedule, plan.problem.num_slots
     lane_free: list[int] = []
     for row, receiver, link_ns in sends:
+        if not link_ns:
+            arrows.append(_Arrow(pid, COMPUTE_THREAD, int(schedule.start_ns[row]), receiver))
+            continue
         end = int(schedule.end_ns[row])
         target = int(np.searchsorted(schedule.offsets, receiver, side="right")) - 1
         name = f"to {schedule.worker_at(target)}: {schedule.operation(receiver)}"
-        flow = {"cat": "transfer", "name": "transfer", "id": receiver}
-        if link_ns:
-            lane = next((n for n, free in enumerate(lane_free) if free <= end), len(lane_free))
-            if lane == len(lane_free):
-                lane_free.append(0)
-                label = "send" if lane == 0 else f"send {lane + 1}"
-                yield {"ph": "M", "name": "thread_name", "pid": pid, "tid": _SEND + lane, "args": {"name": label}}
-            lane_free[lane] = end + link_ns
-            start_us = (end - origin) / 1000
-            yield _slice(name, pid, _SEND + lane, start_us, link_ns / 1000, {"slot": target % slots})
-            yield {"ph": "s", "pid": pid, "tid": _SEND + lane, "ts": start_us, **flow}
-        else:
-            start_us = (int(schedule.start_ns[row]) - origin) / 1000
-            yield {"ph": "s", "pid": pid, "tid": _COMPUTE, "ts": start_us, **flow}
-        arrival_us = (int(schedule.start_ns[receiver]) - origin) / 1000
-        yield {"ph": "f", "bp": "e", "pid": target + 1, "tid": _COMPUTE, "ts": arrival_us, **flow}
+        lane = next((n for n, free in enumerate(lane_free) if free <= end), len(lane_free))
+        tid = SEND_THREAD + lane
+        if lane == len(lane_free):
+            lane_free.append(0)
+            label = THREAD_NAMES[SEND_THREAD] + (f" {lane + 1}" if lane else "")
+            yield {"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": label}}
+        lane_free[lane] = end + link_ns
+        yield _slice(name, pid, tid, end - origin, link_ns, {"slot": target % slots})
+        arrows.append(_Arrow(pid, tid, end, receiver))
+
+
+def _arrow(plan: Plan, arrow: _Arrow, origin: int) -> Iterator[Event]:
+    """Both ends of an arrow, at the starts of the slices that they are tied to."""
+    target = int(np.searchsorted(plan.schedule.offsets, arrow.receiver, side="right")) - 1
+    shared = {"cat": "transfer", "name": "transfer", "id": arrow.receiver}
+    begin, end = arrow.start_ns - origin, int(plan.schedule.start_ns[arrow.receiver]) - origin
+    yield {"ph": "s", "pid": arrow.pid, "tid": arrow.tid, "ts": microseconds(begin), **shared}
+    yield {"ph": "f", "bp": "e", "pid": target + 1, "tid": COMPUTE_THREAD, "ts": microseconds(end), **shared}
 
 
 def _memory(plan: Plan, worker: Worker, pid: int, origin: int) -> Iterator[Event]:
@@ -158,8 +214,8 @@ def _memory(plan: Plan, worker: Worker, pid: int, origin: int) -> Iterator[Event
                 "ph": "C",
                 "name": "activation bytes",
                 "pid": pid,
-                "tid": 0,
-                "ts": (when - origin) / 1000,
+                "tid": COMPUTE_THREAD,
+                "ts": microseconds(when - origin),
                 "args": {"bytes": held},
             }
 
@@ -170,5 +226,6 @@ def _sync_starts(plan: Plan) -> list[int]:
     return [max(ends)] * len(ends) if plan.problem.optimizer is Optimizer.GLOBAL else ends
 
 
-def _slice(name: str, pid: int, tid: int, start_us: float, duration_us: float, details: Event) -> Event:
-    return {"ph": "X", "name": name, "pid": pid, "tid": tid, "ts": start_us, "dur": duration_us, "args": details}
+def _slice(name: str, pid: int, tid: int, start_ns: int, duration_ns: int, details: Event) -> Event:
+    start, duration = microseconds(start_ns), microseconds(duration_ns)
+    return {"ph": "X", "name": name, "pid": pid, "tid": tid, "ts": start, "dur": duration, "args": details}
