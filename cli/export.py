@@ -13,6 +13,8 @@ from planner.errors import InputError
 if TYPE_CHECKING:
     from planner.formats.pytorch_csv_export import PipelineFile
 
+_MOST_SHOWN = 20
+
 
 @click.command(
     short_help="Write a plan as PyTorch schedule files.",
@@ -79,11 +81,18 @@ def _document(file: PipelineFile, total: int) -> dict[str, Any]:
 
 
 def _print(folder: Path, files: tuple[PipelineFile, ...], total: int) -> None:
-    alike = len(files) > 1 and len({file.text for file in files}) == 1
     noun = "file" if len(files) == 1 else "files"
-    click.echo(f"{len(files)} {noun} written to {folder}{', all alike: any serves every pipeline' if alike else ''}")
-    for file in files:
-        line = f"  {_name(file)}: {len(file.microbatches)} microbatches, gradient weight {_weight(file, total)}"
-        if file.is_renumbered:
-            line += ", renumbered (--json lists whose they are)"
-        click.echo(line)
+    if len({file.text for file in files}) == 1 < len(files) and not any(file.is_renumbered for file in files):
+        click.echo(f"{len(files)} {noun} written to {folder}, all alike: any serves every pipeline")
+        click.echo(f"  each holds {_content(files[0], total)}")
+        return
+    click.echo(f"{len(files)} {noun} written to {folder}")
+    for file in files[:_MOST_SHOWN]:
+        click.echo(f"  {_name(file)}: {_content(file, total)}")
+    if len(files) > _MOST_SHOWN:
+        click.echo(f"  and {len(files) - _MOST_SHOWN} more (--json lists them)")
+
+
+def _content(file: PipelineFile, total: int) -> str:
+    renumbered = ", renumbered (--json lists whose they are)" if file.is_renumbered else ""
+    return f"{len(file.microbatches)} microbatches, gradient weight {_weight(file, total)}{renumbered}"
