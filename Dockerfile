@@ -18,6 +18,7 @@ COPY solver_models solver_models
 COPY api api
 COPY cli cli
 COPY benchmarks benchmarks
+COPY simulation simulation
 # The environment's own pip is of no use later.
 RUN /opt/replan/bin/pip install . && /opt/replan/bin/pip uninstall --yes setuptools pip
 

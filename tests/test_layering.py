@@ -18,8 +18,9 @@ MAY_IMPORT = {
     "solver_models": {"planner"},
     "api": {"planner", "solver_models"},
     "benchmarks": {"planner", "solver_models"},
+    "simulation": {"planner", "solver_models"},
     # `replan serve` starts the service; nothing else of the command line needs it.
-    "cli": {"planner", "solver_models", "api", "replan_client"},
+    "cli": {"planner", "solver_models", "api", "simulation", "replan_client"},
     # What a training image installs: nothing of the planner is there.
     "replan_client": set(),
 }
@@ -41,7 +42,7 @@ PLACES = {
     "rich": ("cli/*.py",),
     "highspy": ("solver_models/milp*.py",),
     "pyscipopt": ("solver_models/milp*.py",),
-    "matplotlib": ("cli/*.py", "benchmarks/*.py"),
+    "matplotlib": ("cli/*.py", "benchmarks/*.py", "simulation/*.py"),
     "ray": ("api/precompute/ray_executor.py",),
     "torch": ("client/replan_client/torch/*.py",),
     "httpx2": ("client/*.py",),
@@ -121,6 +122,7 @@ def test_broken_rules_are_found(path: str, source: str) -> None:
         ("cli/show/command.py", "import click\nfrom cli.errors import ExitCode"),
         ("cli/serve.py", "from api.server import run"),
         ("api/planning.py", "from solver_models.planning import make_plan"),
+        ("cli/simulate.py", "from simulation.run import Simulation"),
     ],
 )
 def test_allowed_imports_pass(path: str, source: str) -> None:

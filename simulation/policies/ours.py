@@ -1,0 +1,204 @@
+"""RePlan: reroute at once by a plan made ahead, and move failures between slots where that is expected to pay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from planner.failure_key import FailureKey, problem_for_key
+from planner.migration import advise_migrations
+from planner.operation import Worker
+from planner.slot_cost import SlotCost
+from simulation.choice import expected_lost_s
+from simulation.cluster import Change, Cluster
+from simulation.constants import LOOKUP_S, MIGRATION_S
+from simulation.outcome import Cause
+from simulation.policies.policy import WAIT, Answer, Lost, Mode
+from simulation.policies.rates import Rates
+
+Counts = tuple[int, ...]
+
+
+@dataclass(slots=True)
+class RePlan:
+    """Plans by failure counts from :mod:`solver_models`; the choice between rerouting in place and after migrations by
+    expected cost.
+
+    A loss costs detection, finding the plan, new communicators and the iteration in flight. Migrations cost, on top, the time
+    until the last copy is done. A worker that returns takes the empty position that hurts most and copies its state while the
+    others train; they stand still for new communicators only. Where a slot has no live worker left the last checkpoint is
+    loaded, with whoever is left spread anew; with fewer workers than slots training waits.
+    """
+
+    name: ClassVar[str] = "replan"
+    summary: ClassVar[str] = "ours: reroute by plans made ahead, migrate where that pays"
+    keeps_batch: ClassVar[bool] = True
+    is_exact: ClassVar[bool] = True
+    writes_checkpoints: ClassVar[bool] = True
+    migrates: ClassVar[bool] = True
+    plan_s: ClassVar[float | None] = LOOKUP_S
+    """Seconds to find the plan; ``None``: as long as it takes to make one."""
+
+    rates: Rates
+    slot_of: dict[Worker, int] = field(default_factory=dict)
+    """Slot that each live worker stands in; moved ones stand elsewhere than the job's layout has them."""
+    mode: Mode = WAIT
+    _advice: dict[Counts, tuple[Counts, float]] = field(default_factory=dict)
+
+    def begin(self, cluster: Cluster) -> Mode:
+        """Whoever is up is spread best before training begins."""
+        self._place_anew(cluster)
+        return self.mode
+
+    def answer(self, change: Change) -> Answer:
+        """Reroute, or migrate and reroute."""
+        costs, was_running = self.rates.costs, self.mode.samples_per_s > 0
+        for worker in change.lost:
+            self.slot_of.pop(worker, None)
+        is_lost = was_running and max(self._counts()) == self.rates.periods.job.num_pipelines
+        detection = ((Cause.DETECTION, costs.detection_s),) if change.lost else ()
+        if is_lost or not was_running:
+            self._place_anew(change.after)
+            restart = ((Cause.RESTART, costs.restart_s),) if self.mode.samples_per_s > 0 else ()
+            return Answer(
+                mode=self.mode,
+                stalls=(*detection, *restart) if is_lost else restart,
+                lost=Lost.SINCE_CHECKPOINT if is_lost else Lost.NOTHING,
+            )
+        for worker in change.returned:
+            self.slot_of[worker] = self._best_slot(worker)
+        copying_s = self._migrate() if self.migrates and change.lost else 0.0
+        self.mode = self._mode(self._counts())
+        plan_s = costs.solve_s if self.plan_s is None else self.plan_s
+        regroup = ((Cause.RECONFIGURATION, plan_s + costs.regroup_s),)
+        migration = ((Cause.MIGRATION, copying_s),) if copying_s else ()
+        return Answer(
+            mode=self.mode,
+            stalls=(*detection, *migration, *regroup),
+            lost=Lost.ITERATION if change.lost else Lost.NOTHING,
+        )
+
+    def extra_gpus(self) -> int:
+        """None."""
+        return 0
+
+    def _counts(self) -> Counts:
+        job = self.rates.periods.job
+        dead = [job.num_pipelines] * job.num_slots
+        for slot in self.slot_of.values():
+            dead[slot] -= 1
+        return tuple(dead)
+
+    def _mode(self, counts: Counts) -> Mode:
+        if max(counts) == self.rates.periods.job.num_pipelines:
+            return WAIT
+        return self.rates.of_period(self.rates.periods.of_counts(counts))
+
+    def _best_slot(self, worker: Worker) -> int:
+        """The empty position that hurts most: the slot of the largest estimate; the worker's own where it may not move."""
+        if not self.migrates:
+            return worker.slot
+        estimate, counts = self.rates.periods.estimate, self._counts()
+        return max(
+            (s for s, count in enumerate(counts) if count), key=lambda s: (estimate(s, counts[s]), s == worker.slot)
+        )
+
+    def _place_anew(self, cluster: Cluster) -> None:
+        """Spread the live workers over the slots, from a checkpoint; where nobody may move, each into its own."""
+        job, workers = cluster.job, cluster.workers
+        self.slot_of = {worker: worker.slot for worker in workers}
+        if self.migrates and len(workers) >= job.num_slots:
+            counts = self._spread(len(self.rates.periods.job.microbatches) * job.num_slots - len(workers))
+            room = [job.num_pipelines - count for count in counts]
+            self.slot_of, homeless = {}, []
+            for worker in workers:
+                if room[worker.slot]:
+                    room[worker.slot] -= 1
+                    self.slot_of[worker] = worker.slot
+                else:
+                    homeless.append(worker)
+            free = [s for s, left in enumerate(room) for _ in range(left)]
+            self.slot_of.update(zip(homeless, free, strict=True))
+        self.mode = self._mode(self._counts())
+
+    def _spread(self, dead: int) -> Counts:
+        """Counts of some dead workers with the smallest estimate, found greedily: each goes where it then hurts least."""
+        periods = self.rates.periods
+        counts, estimate = [0] * periods.job.num_slots, periods.estimate
+        for _ in range(dead):
+            room = [s for s, count in enumerate(counts) if count < periods.job.num_pipelines - 1]
+            slot = min(room, key=lambda s: (estimate(s, counts[s] + 1), s))
+            counts[slot] += 1
+        return tuple(counts)
+
+    def _migrate(self) -> float:
+        """Move workers where that is expected to pay before the next change; the seconds that copying takes."""
+        counts, rates = self._counts(), self.rates
+        new_counts, seconds = self._advised(counts)
+        if new_counts == counts:
+            return 0.0
+        best, horizon_s = rates.best, rates.between_changes_s
+        stay, move = (1 - self._mode(c).samples_per_s / best for c in (counts, new_counts))
+        stall_s = rates.costs.regroup_s
+        if expected_lost_s(stall_s + seconds, move, horizon_s) >= expected_lost_s(stall_s, stay, horizon_s):
+            return 0.0
+        self._move(counts, new_counts)
+        return seconds
+
+    def _advised(self, counts: Counts) -> tuple[Counts, float]:
+        """Counts after the advised migrations, and how long copying takes."""
+        if counts not in self._advice:
+            periods = self.rates.periods
+            job = periods.job
+            problem = problem_for_key(job.problem(), FailureKey(dead=counts, degraded=((),) * len(counts)))
+            sizes = [job.state_bytes(slot) for slot in range(job.num_slots)]
+            rate = self.rates.costs.copy_bytes_per_s * job.gpus_per_worker
+            estimate: SlotCost = periods.estimate
+            # Where sizes are not known each copy takes the same time.
+            known = [size if size is not None else round(MIGRATION_S * rate) for size in sizes]
+            advice = advise_migrations(problem, estimate, known, bandwidth_bytes_per_s=rate)
+            self._advice[counts] = advice.new_counts, advice.seconds or 0.0
+        return self._advice[counts]
+
+    def _move(self, counts: Counts, new_counts: Counts) -> None:
+        """Put workers of slots that give some up into those that gain."""
+        gaining = [s for s, (old, new) in enumerate(zip(counts, new_counts, strict=True)) for _ in range(old - new)]
+        leaving = {s: new - old for s, (old, new) in enumerate(zip(counts, new_counts, strict=True)) if new > old}
+        for worker, slot in sorted(self.slot_of.items()):
+            if leaving.get(slot) and gaining:
+                leaving[slot] -= 1
+                self.slot_of[worker] = gaining.pop()
+
+
+@dataclass(slots=True)
+class WithoutMigration(RePlan):
+    """RePlan that leaves everybody where the job's layout has them."""
+
+    name: ClassVar[str] = "replan-no-migration"
+    summary: ClassVar[str] = "ours, nobody moves"
+    migrates: ClassVar[bool] = False
+
+
+@dataclass(slots=True)
+class WithoutNormalization(RePlan):
+    """RePlan without plans by failure counts made ahead: each is made while training stands still."""
+
+    name: ClassVar[str] = "replan-no-normalization"
+    summary: ClassVar[str] = "ours, plans made when they are needed"
+    plan_s: ClassVar[float | None] = None
+
+
+@dataclass(slots=True)
+class WithoutStaggering(RePlan):
+    """RePlan where all slots wait for each other before the optimizer's step. Its rates are of such a job."""
+
+    name: ClassVar[str] = "replan-no-staggering"
+    summary: ClassVar[str] = "ours, all slots step together"
+
+
+@dataclass(slots=True)
+class WithoutSplit(RePlan):
+    """RePlan with fused backwards. Its rates are of such a job."""
+
+    name: ClassVar[str] = "replan-no-split"
+    summary: ClassVar[str] = "ours, backwards in one piece"
