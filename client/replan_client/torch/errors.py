@@ -8,6 +8,7 @@
         +-- ProgramMismatchError       program_mismatch    a program that this process cannot run
         +-- StageShapeError            stage_shape         a stage does not take what the one before gives
         +-- UnsplittableStageError     stage_unsplittable  I and W planned for a stage that only runs B
+        +-- SharedParameterError       parameter_shared    a parameter that two stages have in common
         +-- TraceError                 trace_unwritten     a timeline that cannot be written
 """
 
@@ -60,6 +61,12 @@ class UnsplittableStageError(ExecutorError):
     """A program has I and W for a stage whose module only runs the fused backward B."""
 
     code = "stage_unsplittable"
+
+
+class SharedParameterError(ExecutorError):
+    """A parameter that two stages of one worker have in common."""
+
+    code = "parameter_shared"
 
 
 class TraceError(ExecutorError):
