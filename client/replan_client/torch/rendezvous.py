@@ -16,6 +16,7 @@ key                                    meaning
 ``<epoch>.<attempt>/left/<name>``      a worker that left it there
 ``<epoch>.<attempt>/end/<name>``       a worker that has completed the last iteration
 ``<epoch>.<attempt>/links/...``        what its connections are made with
+``shapes/<revision>/...``              what stages take and give (:mod:`replan_client.torch.shapes`)
 ``begun``                              some generation was formed: whoever comes now has no state
 ``finished``                           all of some generation had completed the last iteration
 =====================================  ================================================================================
@@ -68,9 +69,9 @@ class Rendezvous:
         self._name = name
         self.incarnation = int(store.add(f"incarnation/{name}", 1))
 
-    def is_superseded(self) -> bool:
-        """Whether a younger process runs under the same name."""
-        return int(self._store.add(f"incarnation/{self._name}", 0)) > self.incarnation
+    def newest_incarnation(self) -> int:
+        """Number of the youngest process under this name."""
+        return int(self._store.add(f"incarnation/{self._name}", 0))
 
     def present(self, epoch: int) -> Generation:
         """The generation to form for an epoch."""
@@ -132,6 +133,10 @@ class Rendezvous:
     def links_store(self, generation: Generation) -> Store:
         """Where a generation's connections are made with."""
         return PrefixStore(f"{generation}/links", self._store)
+
+    def shapes_store(self, revision: int) -> Store:
+        """Where stages say what they take and give, which is the same in all epochs of a job's revision."""
+        return PrefixStore(f"shapes/{revision}", self._store)
 
 
 def _number(content: bytes, what: str) -> int:

@@ -17,9 +17,9 @@ from replan_client.torch.snapshot import Snapshot, empty_like_layout, persistent
 class TrainingState:
     """Modules and optimizers of one worker's stages.
 
-    A version counts the iterations completed. ``live`` is the one that the modules hold; parameters change only in
-    :meth:`step`, so it stays whole however far into the next iteration its worker came. Persistent buffers do change on the way:
-    those of the iteration's start are kept apart and belong to the version.
+    A version counts the iterations completed. ``live`` is the one that the modules hold; parameters change only between
+    :meth:`keep` and :meth:`complete`, so it stays whole however far into the next iteration its worker came. Persistent buffers
+    do change on the way: those of the iteration's start are kept apart and belong to the version.
 
     Parameters
     ----------
@@ -50,7 +50,6 @@ class TrainingState:
         self._live = version
         self._kept: int | None = None
         self._snapshot = Snapshot()
-        self._stepped: set[int] = set()
         self._buffers: dict[str, Tensor] = {}
         self._keep_buffers()
         view_of(self.modules, self.optimizers)
@@ -70,21 +69,18 @@ class TrainingState:
         """Versions that can be gone on from, ascending."""
         return tuple(sorted({version for version in (self._live, self._kept) if version is not None}))
 
-    def step(self, stage: int) -> None:
-        """Step one stage's optimizer; the first of an iteration keeps the version before it, the last completes the iteration."""
+    def keep(self) -> None:
+        """Keep the live version, since the optimizers are about to step: to be called before the first of them."""
         assert self._live is not None, "whoever steps has agreed on a version"
-        assert stage not in self._stepped, "each stage steps once an iteration"
-        if not self._stepped:
-            self._kept = None
-            self._snapshot.take(self._view())
-            self._kept = self._live
-        self.optimizers[stage].step()
-        self.optimizers[stage].zero_grad(set_to_none=True)
-        self._stepped.add(stage)
-        if len(self._stepped) == len(self.modules):
-            self._stepped.clear()
-            self._live += 1
-            self._keep_buffers()
+        self._kept = None
+        self._snapshot.take(self._view())
+        self._kept = self._live
+
+    def complete(self) -> None:
+        """All optimizers have stepped: the modules hold the next version."""
+        assert self._live is not None and self._kept == self._live, "kept before the first step"
+        self._live += 1
+        self._keep_buffers()
 
     def adopt(self, version: int) -> None:
         """Go on from a version that is held, from the start of its next iteration; gradients of what was begun are dropped."""

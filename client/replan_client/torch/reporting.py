@@ -23,7 +23,7 @@ _LOG = logging.getLogger("replan_client")
 _AGAIN_S = 0.5
 
 
-class Messages:
+class Reporter:
     """Reports and acknowledgements of one worker, sent one after the other and again until the service has them.
 
     A report that somebody else made first is no error: the epoch that followed it comes all the same.
@@ -47,7 +47,7 @@ class Messages:
         self._reported: set[tuple[int, str]] = set()
         self._error: ClientError | None = None
         self._is_closed = False
-        self._thread = threading.Thread(target=self._run, name=f"messages {worker}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"reporter {worker}", daemon=True)
         self._thread.start()
 
     def report_failed(self, epoch: int, names: Iterable[str], iteration: int) -> None:

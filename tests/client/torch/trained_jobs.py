@@ -1,0 +1,188 @@
+"""Small jobs that tests train through failures, and the same training in one process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from replan_client.client import Client
+from replan_client.errors import ClientError
+from replan_client.torch.limits import Limits
+from replan_client.torch.trainer import Trainer
+from replan_client.torch.training import Training
+from replan_client.torch.training_result import IterationReport
+from tests.client.torch.processes import Here
+
+WIDTH = 6
+BATCH = 4
+LIMITS = Limits(
+    heartbeat_interval_s=0.2,
+    heartbeat_timeout_s=2.0,
+    start_timeout_s=60.0,
+    link_timeout_s=8.0,
+    join_timeout_s=40.0,
+    plan_timeout_s=60.0,
+    poll_s=0.01,
+)
+"""Short times, for tests that stop and kill processes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainedJob:
+    """A job, its model and its data. Stages and data follow from seeds, so that every process makes the same.
+
+    Parameters
+    ----------
+    document
+        The job document.
+    num_pipelines, num_slots, num_stages, num_microbatches
+        What stands in it.
+    num_iterations
+        Iterations to train.
+    dtype
+        Of parameters and data.
+    """
+
+    document: Mapping[str, Any]
+    num_pipelines: int
+    num_slots: int
+    num_stages: int
+    num_microbatches: int
+    num_iterations: int = 12
+    dtype: torch.dtype = torch.float64
+
+    @property
+    def names(self) -> list[str]:
+        """All workers."""
+        return [f"{k}/{s}" for k in range(self.num_pipelines) for s in range(self.num_slots)]
+
+    def build_stage(self, stage: int) -> nn.Module:
+        """Module of a stage."""
+        with torch.random.fork_rng():
+            torch.manual_seed(1000 + stage)
+            inner = nn.Sequential(nn.Linear(WIDTH, 2 * WIDTH), nn.Tanh(), nn.Dropout(0.1), nn.Linear(2 * WIDTH, WIDTH))
+        return inner.to(self.dtype)
+
+    def make_optimizer(self, module: nn.Module) -> torch.optim.Optimizer:
+        """Optimizer of a stage."""
+        return torch.optim.AdamW(module.parameters(), lr=0.01, weight_decay=0.1)
+
+    def data(self, iteration: int, pipeline: int, microbatch: int) -> tuple[Tensor, Tensor]:
+        """Inputs and labels of a microbatch."""
+        draw = torch.Generator().manual_seed(iteration * 10_000 + pipeline * 100 + microbatch)
+        values = torch.randn(2, BATCH, WIDTH, generator=draw, dtype=self.dtype)
+        return values[0], values[1]
+
+    def learning_rate(self, iteration: int) -> float:
+        """Falls from iteration to iteration."""
+        return 0.01 / (1 + 0.1 * iteration)
+
+    def training(self, **changes: Any) -> Training:
+        """What workers are told."""
+        fields: dict[str, Any] = {
+            "build_stage": self.build_stage,
+            "make_optimizer": self.make_optimizer,
+            "data": self.data,
+            "loss_fn": nn.functional.mse_loss,
+            "num_iterations": self.num_iterations,
+            "learning_rate": self.learning_rate,
+            "seed": 7,
+        }
+        return Training(**fields | changes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """What a worker tells the test at its end; plain values, since they go through a pipe."""
+
+    completed: int | None
+    parameters: dict[str, Any]
+    losses: dict[int, dict[tuple[int, int], float]]
+    generations: tuple[Any, ...]
+
+
+def train_worker(
+    here: Here, url: str, job_id: str, job: TrainedJob, options: Mapping[str, Any] | None = None
+) -> Trained | tuple[str, str]:
+    """Train as the worker that ``here.name`` is; reports each iteration. The code and message of a client's error at its end."""
+    given = dict(options or {})
+    pause = given.pop("pause", None)
+
+    def on_iteration(report: IterationReport) -> None:
+        here.report((report.iteration, report.epoch, dict(report.losses)))
+        if pause is not None:
+            pause(report.iteration)
+
+    with Client(url, attempt_s=5.0, total_s=20.0) as client:
+        trainer = Trainer(
+            client, job_id, here.name, here.store(), job.training(on_iteration=on_iteration), limits=LIMITS, **given
+        )
+        try:
+            result = trainer.train()
+        except ClientError as error:
+            return error.code, str(error)
+    return Trained(
+        completed=result.completed,
+        parameters={
+            f"{stage}.{name}": parameter.detach().clone().numpy()
+            for stage, module in result.modules.items()
+            for name, parameter in module.named_parameters()
+        },
+        losses={iteration: dict(losses) for iteration, losses in result.losses.items()},
+        generations=result.generations,
+    )
+
+
+def reference(job: TrainedJob) -> tuple[dict[str, Any], dict[int, dict[tuple[int, int], float]]]:
+    """Parameters and losses of the same training in one process, with the whole batch."""
+    from replan_client.torch.seeds import forward_seed
+
+    training = job.training()
+    modules = [job.build_stage(stage) for stage in range(job.num_stages)]
+    optimizers = [job.make_optimizer(module) for module in modules]
+    weight = 1 / (job.num_pipelines * job.num_microbatches)
+    losses: dict[int, dict[tuple[int, int], float]] = {}
+    for iteration in range(job.num_iterations):
+        losses[iteration] = {}
+        for pipeline in range(job.num_pipelines):
+            for microbatch in range(job.num_microbatches):
+                value, labels = job.data(iteration, pipeline, microbatch)
+                for stage, module in enumerate(modules):
+                    torch.manual_seed(forward_seed(training.seed, iteration, stage, pipeline, microbatch))
+                    value = module(value)
+                loss = training.loss_fn(value, labels)
+                losses[iteration][pipeline, microbatch] = float(loss)
+                (loss * weight).backward()
+        for optimizer in optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = job.learning_rate(iteration)
+            optimizer.step()
+            optimizer.zero_grad()
+    parameters = {
+        f"{stage}.{name}": parameter.detach().numpy()
+        for stage, module in enumerate(modules)
+        for name, parameter in module.named_parameters()
+    }
+    return parameters, losses
+
+
+def largest_difference(job: TrainedJob, results: Sequence[Trained]) -> float:
+    """Largest difference from the reference, relative to the largest element of each parameter and to each loss."""
+    expected, losses = reference(job)
+    worst = 0.0
+    seen = set()
+    for result in results:
+        assert result.completed == job.num_iterations
+        for name, value in result.parameters.items():
+            seen.add(name)
+            worst = max(worst, abs(value - expected[name]).max() / abs(expected[name]).max())
+        for iteration, found in result.losses.items():
+            for microbatch, loss in found.items():
+                worst = max(worst, abs(loss / losses[iteration][microbatch] - 1))
+    assert seen == set(expected)
+    return float(worst)
