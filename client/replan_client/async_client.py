@@ -18,7 +18,7 @@ from replan_client.errors import ClientError, ClosedError
 from replan_client.following import Follower, OnEpoch, OnTrouble
 from replan_client.jobs import Acknowledgements, Event, JobSummary, Mode
 from replan_client.retry import Attempt, Flow, Lost, Outcome, RetryPolicy
-from replan_client.transport import PIECE_BYTES, begin_body, options_of, reason_of, request_arguments
+from replan_client.transport import begin_body, options_of, reason_of, request_arguments
 
 T = TypeVar("T")
 
@@ -151,10 +151,10 @@ class AsyncClient:
                 self._http.stream(**request_arguments(self.core.url, attempt)) as response,
             ):
                 reader = begin_body(response, self.core.max_answer_bytes)
-                async for piece in response.aiter_raw(PIECE_BYTES):
+                async for piece in response.aiter_raw():
                     reader.feed(piece)
                 return reader.finish()
         except TimeoutError:
-            return Lost(f"the answer did not end within {attempt.timeout_s:g} s")
+            return Lost(f"the answer did not end within {attempt.timeout_s:.3g} s")
         except httpx2.TransportError as error:
             return Lost(reason_of(error, attempt.timeout_s))

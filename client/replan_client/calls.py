@@ -137,10 +137,10 @@ def report(job_id: str, event: Event, idempotency_key: str | None) -> Call[Epoch
     )
 
 
-def program(job_id: str, number: int, worker: str) -> Call[Answer]:
-    """A worker's program, not verified yet."""
+def program(job_id: str, number: int, worker: str, read: Callable[[Answer], T]) -> Call[T]:
+    """A worker's program; ``read`` verifies it, so that only a verified one is kept."""
     target = f"{_epoch_path(job_id, number)}/programs/{check_worker(worker)}"
-    return Call(method="GET", target=target, hold_s=_SLOW_S, is_cached=True, read=lambda answer: answer)
+    return Call(method="GET", target=target, hold_s=_SLOW_S, is_cached=True, read=read)
 
 
 def acknowledge(job_id: str, number: int, worker: str, iteration: int | None) -> Call[None]:

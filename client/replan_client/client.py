@@ -17,7 +17,7 @@ from replan_client.epochs import Epoch
 from replan_client.errors import ClosedError
 from replan_client.jobs import Acknowledgements, Event, JobSummary, Mode
 from replan_client.retry import Attempt, Flow, Lost, Outcome, RetryPolicy
-from replan_client.transport import PIECE_BYTES, begin_body, options_of, reason_of, request_arguments
+from replan_client.transport import begin_body, options_of, reason_of, request_arguments
 
 T = TypeVar("T")
 
@@ -208,11 +208,11 @@ class Client:
         try:
             with self._http.stream(**request_arguments(self.core.url, attempt)) as response:
                 reader = begin_body(response, self.core.max_answer_bytes)
-                for piece in response.iter_raw(PIECE_BYTES):
+                for piece in response.iter_raw():
                     reader.feed(piece)
                     # Each piece may come in time, and the whole not.
                     if time.monotonic() > until:
-                        return Lost(f"the answer did not end within {attempt.timeout_s:g} s")
+                        return Lost(f"the answer did not end within {attempt.timeout_s:.3g} s")
                 return reader.finish()
         except httpx2.TransportError as error:
             return Lost(reason_of(error, attempt.timeout_s))

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from replan_client import calls
+from replan_client.answers import Answer
 from replan_client.calls import Call
 from replan_client.epoch_program import EpochProgram, verify_program
 from replan_client.epochs import Epoch
 from replan_client.errors import ArgumentError, OlderEpochError
 from replan_client.jobs import Acknowledgements, Event, JobSummary, Mode
 from replan_client.memory import AnswerCache, KnownEpochs
-from replan_client.retry import Flow, RetryPolicy, exchange
+from replan_client.retry import Flow, Pause, RetryPolicy, exchange
 
 T = TypeVar("T")
 MAX_ANSWER_BYTES = 64 * 2**20
 """Longest answer read by default, 64 MiB."""
+
+_SHORTEST_POLL_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,12 +75,19 @@ class Core:
 
     def current_epoch(self, job_id: str, after: int | None, wait_s: float) -> Flow[Epoch | None]:
         """The current epoch, or the next one; a long wait is several requests."""
-        until = self.policy.clock() + wait_s
+        if not 0 <= wait_s < math.inf:
+            raise ArgumentError(f"wait_s is {wait_s}; expected a finite number from 0 on")
+        clock = self.policy.clock
+        until = clock() + wait_s
         while True:
-            left_s = max(until - self.policy.clock(), 0.0)
+            begin = clock()
+            left_s = max(until - begin, 0.0)
             found = yield from self.poll(job_id, after, min(left_s, calls.MAX_WAIT_S), is_single=False)
-            if found is not None or left_s <= calls.MAX_WAIT_S:
+            if found is not None or after is None or left_s <= calls.MAX_WAIT_S:
                 return found
+            if clock() - begin < _SHORTEST_POLL_S:
+                # Whatever answers at once that there is nothing must not be asked without end.
+                yield Pause(_SHORTEST_POLL_S)
 
     def poll(self, job_id: str, after: int | None, wait_s: float, *, is_single: bool) -> Flow[Epoch | None]:
         """One request for the current epoch, or the next one.
@@ -113,12 +124,13 @@ class Core:
 
     def program(self, job_id: str, number: int, worker: str) -> Flow[EpochProgram]:
         """A verified program. The epoch is asked for first where it is not known."""
-        call = calls.program(job_id, number, worker)
-        epoch = self.known.get(job_id, number)
-        if epoch is None:
-            epoch = yield from self.epoch(job_id, number)
-        answer = yield from self._exchange(call)
-        return verify_program(answer, epoch, worker, self.known)
+        calls.check_worker(worker)
+        epoch = self.known.get(job_id, number) or (yield from self.epoch(job_id, number))
+
+        def read(answer: Answer) -> EpochProgram:
+            return verify_program(answer, epoch, worker, self.known)
+
+        return (yield from self._exchange(calls.program(job_id, number, worker, read)))
 
     def acknowledge(self, job_id: str, number: int, worker: str, iteration: int | None) -> Flow[None]:
         """Say that a worker has an epoch."""

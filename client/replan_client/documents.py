@@ -82,9 +82,11 @@ class Fields:
     def real(self, name: str) -> float:
         """A finite number."""
         value = self._value(name)
-        if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-            self._refuse(name, "a finite number")
-        return float(value)
+        try:
+            number = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+        except OverflowError:
+            number = math.nan
+        return number if math.isfinite(number) else self._refuse(name, "a finite number")
 
     def real_or_none(self, name: str) -> float | None:
         """A finite number or null."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from replan_client.answers import Answer
 from replan_client.documents import Fields, parse_object
 from replan_client.epochs import Epoch
-from replan_client.errors import ProgramMismatchError
+from replan_client.errors import ProgramFormatError, ProgramMismatchError
 from replan_client.memory import KnownEpochs
 from replan_client.operation import Worker
 from replan_client.program import AllReduce, Program, Receive, Send, program_from_dict
@@ -77,7 +77,13 @@ def verify_program(answer: Answer, epoch: Epoch, name: str, known: KnownEpochs) 
     plan_id = Fields(document, what).text("plan_id")
     if _PLAN_ID.fullmatch(plan_id) is None:
         raise _mismatch(f"{what} names the plan {plan_id[:80]!r}; expected 64 hexadecimal digits")
-    program = program_from_dict({key: value for key, value in document.items() if key != "plan_id"})
+    try:
+        program = program_from_dict({key: value for key, value in document.items() if key != "plan_id"})
+    except ProgramFormatError as error:
+        raise ProgramFormatError(
+            f"{what} cannot be read: {error.message}",
+            hint="service and client may be of versions that do not go together",
+        ) from error
     home = _check_tag(answer, plan_id, name, what)
     _check_positions(program, epoch, home, what)
     _check_plan(plan_id, epoch, known, what)

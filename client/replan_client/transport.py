@@ -10,7 +10,6 @@ from replan_client.answers import BodyReader
 from replan_client.core import Core
 from replan_client.retry import Attempt
 
-PIECE_BYTES = 2**16
 CONNECT_S = 5.0
 """Seconds to a connection, unless a try has less."""
 
@@ -46,7 +45,7 @@ def begin_body(response: httpx2.Response, most_bytes: int) -> BodyReader:
 def reason_of(error: httpx2.TransportError, limit_s: float) -> str:
     """Why there is no whole answer."""
     if isinstance(error, httpx2.ConnectTimeout):
-        return f"no connection within {min(CONNECT_S, limit_s):g} s"
+        return f"no connection within {min(CONNECT_S, limit_s):.3g} s"
     if isinstance(error, httpx2.TimeoutException):
-        return f"it took longer than {limit_s:g} s"
+        return f"it took longer than {limit_s:.3g} s"
     return str(error) or type(error).__name__
