@@ -1,16 +1,12 @@
 """PyTorch's own pipelining run on a schedule file, by one process a rank on gloo, and the gradients that it should reach.
 
 Every microbatch has inputs and labels by its home pipeline and number, every stage parameters by its number, so that any
-process can make them. Processes are forked from one that has imported PyTorch once, and killed where they outlast their limit.
+process can make them.
 """
 
 from __future__ import annotations
 
 import datetime
-import json
-import multiprocessing
-import os
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,6 +15,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
+
+from tests.client.torch.processes import Here, processes
 
 WIDTH = 4
 ROWS = 2
@@ -63,9 +61,7 @@ def reference(num_stages: int, microbatches: Sequence[tuple[int, int]]) -> Gradi
     return {v: [p.grad for p in module.parameters() if p.grad is not None] for v, module in enumerate(stages)}
 
 
-def run_file(
-    path: Path, slot_stages: Sequence[Sequence[int]], microbatches: Sequence[tuple[int, int]], folder: Path
-) -> Gradients:
+def run_file(path: Path, slot_stages: Sequence[Sequence[int]], microbatches: Sequence[tuple[int, int]]) -> Gradients:
     """Gradients that PyTorch reaches with a schedule file.
 
     Parameters
@@ -76,45 +72,28 @@ def run_file(
         Stages of each rank.
     microbatches
         Home pipeline and number of each microbatch, by its number in the file.
-    folder
-        An empty folder, through which the processes find each other.
     """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    arguments = [(rank, slot_stages, list(microbatches), path, folder) for rank in range(len(slot_stages))]
-    processes = [context.Process(target=_work, args=each, daemon=True) for each in arguments]
-    try:
-        for process in processes:
-            process.start()
-        end = time.monotonic() + LIMIT_S
-        for process in processes:
-            process.join(max(end - time.monotonic(), 0))
-    finally:
-        for process in processes:
-            if process.is_alive():
-                process.kill()
-                process.join()
-    assert [process.exitcode for process in processes] == [0] * len(processes)
-    found: Gradients = {}
-    for rank in range(len(slot_stages)):
-        for stage, values in json.loads((folder / f"gradients-{rank}.json").read_text()).items():
-            found[int(stage)] = [torch.tensor(value, dtype=torch.float64) for value in values]
-    return found
+    with processes(limit_s=LIMIT_S) as group:
+        ranks = group.start_all(range(len(slot_stages)), _work, slot_stages, microbatches, path)
+        return {
+            stage: [torch.tensor(value, dtype=torch.float64) for value in values]
+            for rank in ranks
+            for stage, values in rank.result().items()
+        }
 
 
 def _work(
-    rank: int, slot_stages: list[list[int]], microbatches: list[tuple[int, int]], path: Path, folder: Path
-) -> None:
-    torch.set_num_threads(1)
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    here: Here, slot_stages: Sequence[Sequence[int]], microbatches: Sequence[tuple[int, int]], path: Path
+) -> dict[int, list[list[float]]]:
+    """Run a schedule file once as the rank that the process is named after; gradients of its stages."""
     dist.init_process_group(
         "gloo",
-        init_method=f"file://{folder / 'store'}",
-        rank=rank,
+        store=here.store(),
+        rank=int(here.name),
         world_size=len(slot_stages),
         timeout=datetime.timedelta(seconds=LIMIT_S / 2),
     )
-    modules = {v: make_stage(v) for v in slot_stages[rank]}
+    modules = {v: make_stage(v) for v in slot_stages[int(here.name)]}
     num_stages = sum(map(len, slot_stages))
     stages = [PipelineStage(module, v, num_stages, torch.device("cpu")) for v, module in modules.items()]
     schedule = _PipelineScheduleRuntime(stages, len(microbatches), loss_fn=loss_of)
@@ -125,7 +104,7 @@ def _work(
         target=labels if num_stages - 1 in modules else None,
         losses=[] if num_stages - 1 in modules else None,
     )
-    found = {v: [p.grad.tolist() for p in module.parameters()] for v, module in modules.items()}
-    (folder / f"gradients-{rank}.json").write_text(json.dumps(found))
+    # Who leaves first would break what others still wait for.
     dist.barrier()
     dist.destroy_process_group()
+    return {v: [p.grad.tolist() for p in module.parameters() if p.grad is not None] for v, module in modules.items()}
