@@ -24,7 +24,9 @@ from cli.serve import serve
 from cli.service.jobs import jobs
 from cli.service.report import report
 from cli.show import show
+from cli.simulate import simulate
 from cli.store import store
+from cli.trace import trace
 from cli.validate import validate
 from planner.errors import InputError, ReplanError
 
@@ -46,7 +48,7 @@ def cli() -> None:
     """
 
 
-for _command in (plan, bounds, validate, replay, program, show, export, serve, precompute, store, keys, jobs, report):
+for _command in (plan, bounds, validate, replay, program, show, export, serve, precompute, store, keys, jobs, report, simulate, trace):
     cli.add_command(_command)
 
 

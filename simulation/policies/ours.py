@@ -21,13 +21,12 @@ Counts = tuple[int, ...]
 
 @dataclass(slots=True)
 class RePlan:
-    """Plans by failure counts from :mod:`solver_models`; the choice between rerouting in place and after migrations by
-    expected cost.
+    """Reroute by plans of :mod:`solver_models` for failure counts; in place or after migrations by expected cost.
 
     A loss costs detection, finding the plan, new communicators and the iteration in flight. Migrations cost, on top, the time
     until the last copy is done. A worker that returns takes the empty position that hurts most and copies its state while the
-    others train; they stand still for new communicators only. Where a slot has no live worker left the last checkpoint is
-    loaded, with whoever is left spread anew; with fewer workers than slots training waits.
+    others train; they stand still for new communicators only, and only where that pays. Where a slot has no live worker left
+    the last checkpoint is loaded, with whoever is left spread anew; with fewer workers than slots training waits.
     """
 
     name: ClassVar[str] = "replan"
@@ -68,7 +67,11 @@ class RePlan:
         for worker in change.returned:
             self.slot_of[worker] = self._best_slot(worker)
         copying_s = self._migrate() if self.migrates and change.lost else 0.0
-        self.mode = self._mode(self._counts())
+        mode = self._mode(self._counts())
+        if not change.lost and not self.rates.pays(self.mode, mode, costs.regroup_s):
+            # Whoever is back joins at the next change; nobody stands still for it now.
+            return Answer(mode=self.mode)
+        self.mode = mode
         plan_s = costs.solve_s if self.plan_s is None else self.plan_s
         regroup = ((Cause.RECONFIGURATION, plan_s + costs.regroup_s),)
         migration = ((Cause.MIGRATION, copying_s),) if copying_s else ()

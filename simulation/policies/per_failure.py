@@ -15,13 +15,12 @@ from simulation.policies.rates import Rates
 
 @dataclass(slots=True)
 class PerFailureChoice:
-    """Odyssey, later called Chameleon (arXiv 2508.21613): estimate both, take the one expected to lose less before the next
-    change.
+    """Odyssey, later called Chameleon (arXiv 2508.21613): at each failure the answer that is expected to lose less.
 
     Rerouting is what :class:`~simulation.policies.ours.WithoutMigration` does: in place, by our plans, for new communicators.
-    Partitioning anew has the rate of pipeline templates and costs a restart without loading (``regroup``, as Oobleck's) and, like
-    rerouting, detection and the iteration in flight. Once partitioned anew there are no places to reroute to until enough is back
-    that rerouting is chosen again. Where a slot lost its last worker the model is partitioned anew from the last checkpoint.
+    Partitioning anew has the rate of pipeline templates, for new communicators too. Either costs detection and the iteration in
+    flight at a loss; at a return the job stands still only where that pays. Where a slot lost its last worker the last checkpoint
+    is loaded. The choice is the paper's, the rates are ours: its own figures are of another performance model.
     """
 
     name: ClassVar[str] = "per-failure-choice"
