@@ -11,19 +11,23 @@ import datetime
 import multiprocessing
 import os
 import signal
+import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["torch", "torch.distributed", "torch.distributed.pipelining", "torch.optim"])
+# Optimizers import torch._dynamo when the first one is made: seconds, once for all here.
+_PRELOADED = ["__main__", "torch._dynamo", "torch.distributed.pipelining", "replan_client.torch.module_compute"]
 
 
 class ChildFailedError(Exception):
@@ -121,6 +125,7 @@ class Processes:
     """The processes of one test, and their store."""
 
     def __init__(self, limit_s: float) -> None:
+        _start_server()
         self.limit_s = limit_s
         self.children: list[Child] = []
         # The test's process hosts it: it is there until all children are gone.
@@ -160,6 +165,15 @@ def processes(limit_s: float = 60) -> Iterator[Processes]:
         yield group
     finally:
         group.end()
+
+
+def _start_server() -> None:
+    """Start the fork server, unless it runs."""
+    _CONTEXT.set_forkserver_preload(_PRELOADED)
+    # It is told of our import path in this way only.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+        forkserver.ensure_running()
 
 
 def _run(name: str, port: int, limit_s: float, pipe: Connection, function: Callable[..., Any], args: Any) -> None:
