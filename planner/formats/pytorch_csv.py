@@ -36,6 +36,7 @@ _COMMUNICATION = re.compile(r"[0-9]+(SEND_F|RECV_F|SEND_B|RECV_B|UNSHARD|RESHARD
 _OVERLAPPED = re.compile(r"\(.*\)OVERLAP_F_B")
 _BYTE_ORDER_MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 _SHOWN_FAULTS = 8
+_MOST_FAULTS = 1000
 _SHOWN_CHARACTERS = 40
 
 
@@ -190,10 +191,13 @@ class _Reader:
 
     def require_no_faults(self) -> None:
         """Refuse the file if anything of it could not be read."""
-        if self.num_faults > len(self.messages):
-            self.messages.append(f"and {self.num_faults - len(self.messages)} more cells or rows")
-        if self.messages:
-            raise ScheduleFormatError("\n".join(self.messages), hint="; ".join(self.hints) or None)
+        if self.num_faults:
+            raise self._error(f"and {self.num_faults - len(self.messages)} more cells or rows")
+
+    def _error(self, rest: str) -> ScheduleFormatError:
+        """Error that tells the first faults and, where there are more, ``rest``."""
+        lines = [*self.messages, rest] if self.num_faults > len(self.messages) else self.messages
+        return ScheduleFormatError("\n".join(lines), hint="; ".join(self.hints) or None)
 
     def _add(self, message: str, hint: str = "") -> None:
         self.num_faults += 1
@@ -201,6 +205,9 @@ class _Reader:
             self.messages.append(message)
             if hint:
                 self.hints[hint] = None
+        elif self.num_faults == _MOST_FAULTS:
+            # What is no schedule file at all need not be read to its end.
+            raise self._error(f"and {_MOST_FAULTS - _SHOWN_FAULTS} or more other cells or rows")
 
 
 def _fault(place: CsvPlace, word: str) -> tuple[str, str]:

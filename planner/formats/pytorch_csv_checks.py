@@ -78,7 +78,8 @@ def find_csv_faults(schedule: PytorchCsv, problem: Problem) -> tuple[CsvFault, .
 
 def _all_faults(schedule: PytorchCsv, problem: Problem) -> Iterator[CsvFault]:
     if len(schedule.rows) != problem.num_slots:
-        message = f"the file has {len(schedule.rows)} rows; expected {problem.num_slots}, one for each slot of the job"
+        rows = "1 row" if len(schedule.rows) == 1 else f"{len(schedule.rows)} rows"
+        message = f"the file has {rows}; expected {problem.num_slots}, one for each slot of the job"
         yield CsvFault(code="wrong_grid", message=message)
         return
     first: _Places = {}

@@ -75,6 +75,12 @@ def test_faults_are_told_together_and_the_rest_counted() -> None:
     assert caught.value.hint.count("compute_only") == 1
 
 
+def test_what_is_no_schedule_file_is_not_read_to_its_end() -> None:
+    """After a thousand faults the rest, here a byte that would be told first otherwise, is not looked at."""
+    with pytest.raises(ScheduleFormatError, match="and 992 or more other cells or rows"):
+        parse_pytorch_csv(b"x,y,z\n" * 400 + b'"')
+
+
 def test_limits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Bytes, rows and operations past their limits are refused as such; what just fits is taken."""
     monkeypatch.setattr(pytorch_csv, "MAX_CSV_BYTES", 12)
