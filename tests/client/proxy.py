@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ssl
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import httpx2
 
@@ -73,17 +76,25 @@ def proxied(service: str) -> Iterator[Proxy]:
 
         def _forward(self, request: Passing) -> Passing:
             passed = {name: value for name, value in request.headers.items() if name not in _NOT_PASSED}
-            with (
-                httpx2.Client(timeout=60) as client,
-                client.stream(request.method, service + request.target, headers=passed, content=request.body) as got,
-            ):
+            target = service + request.target
+            with forwarder.stream(request.method, target, headers=passed, content=request.body) as got:
                 headers = {
                     name.lower(): value for name, value in got.headers.items() if name.lower() not in _NOT_PASSED
                 }
                 return Passing(request.method, request.target, got.status_code, headers, b"".join(got.iter_raw()))
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
+    class Listener(ThreadingHTTPServer):
+        daemon_threads = True
+
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            """Say nothing of clients that leave, and of long polls that the proxy's end cuts off."""
+            if not isinstance(sys.exc_info()[1], OSError | httpx2.HTTPError | RuntimeError):
+                super().handle_error(request, client_address)
+
+    with (
+        httpx2.Client(timeout=60, trust_env=False, verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)) as forwarder,
+        Listener(("127.0.0.1", 0), Handler) as server,
+    ):
         proxy.url = f"http://127.0.0.1:{server.server_address[1]}"
         thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
