@@ -11,10 +11,10 @@ from torch import nn
 from replan_client.operation import Kind, Operation
 from replan_client.program import Compute as ComputeInstruction
 from replan_client.program import Program
-from replan_client.torch.errors import SharedParameterError, UnsplittableStageError
+from replan_client.torch.errors import SharedParameterError, StageShapeError, UnsplittableStageError
 from replan_client.torch.seeds import forward_seed
 from replan_client.torch.shapes import StageSpec
-from replan_client.torch.spec import TensorSpec
+from replan_client.torch.spec import TensorSpec, spec_of
 from replan_client.torch.splitting import why_not_splittable
 from replan_client.torch.stage import LossFunction, Stage
 
@@ -174,11 +174,25 @@ class ModuleCompute:
             message = inputs.to(self._device) if stage.is_first else message
             labels = labels.to(self._device) if stage.is_last else None
         assert message is not None
+        # A receiver has made its buffer by now: gloo ends the process that gets more than it expects.
+        spec = self._specs[stage.index]
+        if stage.is_first and spec_of(message) != spec.input:
+            raise StageShapeError(
+                f"the data gives {spec_of(message)} for microbatch {operation.pipeline}.{operation.microbatch} of iteration "
+                f"{self._iteration}; expected {spec.input}",
+                hint="give all microbatches the same shape, padded where there is less",
+            )
         seed = forward_seed(self._seed, self._iteration, stage.index, *microbatch)
         output = stage.forward(microbatch, message, seed=seed, labels=labels)
         if stage.is_last:
             self._losses[microbatch] = output
             return None
+        if spec_of(output) != spec.output:
+            raise StageShapeError(
+                f"stage {stage.index} gives {spec_of(output)} for microbatch {operation.pipeline}.{operation.microbatch} of "
+                f"iteration {self._iteration}; expected {spec.output}",
+                hint="the shape must not depend on the numbers",
+            )
         return output
 
     def _refuse_shared(self) -> None:
