@@ -10,13 +10,34 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from replan_client.errors import ProgramFormatError
 from replan_client.operation import Worker, parse_worker
 from replan_client.torch.training_errors import MemberRecordError, StateLostError
 
+T = TypeVar("T")
 MAX_RECORD_BYTES = 64 * 1024
 """Longest record of a member that is read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """State of some stages that a process has.
+
+    Parameters
+    ----------
+    stages
+        The stages, ascending, at least one.
+    versions
+        Versions of it that are there, whole; ascending.
+    is_initial
+        Whether the process made its only version itself, as everybody does at the start of the job.
+    """
+
+    stages: tuple[int, ...]
+    versions: tuple[int, ...]
+    is_initial: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,21 +54,18 @@ class Member:
         Where it stands in the epoch's plan.
     stages
         The stages it runs there, ascending.
-    versions
-        Versions of these stages' state that it holds whole, ascending; empty for a newcomer.
-    is_initial
-        Whether it made its only version itself, as everybody does at the start of the job: peers then take that of one of them.
     is_loaded
         Whether its program computes anything.
+    held
+        States that it has: of its stages, and of those it ran until now where it moves.
     """
 
     name: str
     incarnation: int
     position: Worker
     stages: tuple[int, ...]
-    versions: tuple[int, ...]
-    is_initial: bool
     is_loaded: bool
+    held: tuple[Held, ...]
 
     def to_bytes(self) -> bytes:
         """JSON form, as published."""
@@ -57,9 +75,8 @@ class Member:
                 "incarnation": self.incarnation,
                 "position": str(self.position),
                 "stages": self.stages,
-                "versions": self.versions,
-                "is_initial": self.is_initial,
                 "is_loaded": self.is_loaded,
+                "held": [[held.stages, held.versions, held.is_initial] for held in self.held],
             }
         ).encode()
 
@@ -76,26 +93,28 @@ class Member:
             raise MemberRecordError(f"a member's record has {len(content)} bytes; expected at most {MAX_RECORD_BYTES}")
         try:
             document = json.loads(content)
-            member = cls(**document | {"position": parse_worker(document["position"])})
-        except (ValueError, TypeError, KeyError, RecursionError, ProgramFormatError) as error:
+            if set(document) != set(cls.__dataclass_fields__):
+                raise ValueError(sorted(document))
+            return cls(
+                name=_of_type(document["name"], str),
+                incarnation=_of_type(document["incarnation"], int),
+                position=parse_worker(document["position"]),
+                stages=_ascending(document["stages"], least=1),
+                is_loaded=_of_type(document["is_loaded"], bool),
+                held=tuple(
+                    Held(
+                        stages=_ascending(stages, least=1),
+                        versions=_ascending(versions, least=0),
+                        is_initial=_of_type(is_initial, bool),
+                    )
+                    for stages, versions, is_initial in document["held"]
+                ),
+            )
+        except (ValueError, TypeError, RecursionError, ProgramFormatError) as error:
             raise MemberRecordError(
                 f"a member's record cannot be read: {content[:200]!r}",
                 hint="workers of one job run one version of RePlan",
             ) from error
-        stages, versions = _ascending(member.stages, content), _ascending(member.versions, content)
-        flags = (member.is_initial, member.is_loaded)
-        is_sound = isinstance(member.name, str) and type(member.incarnation) is int and set(map(type, flags)) == {bool}
-        if not is_sound or not stages:
-            raise MemberRecordError(f"a member's record has fields of another type: {content[:200]!r}")
-        return cls(
-            name=member.name,
-            incarnation=member.incarnation,
-            position=member.position,
-            stages=stages,
-            versions=versions,
-            is_initial=member.is_initial,
-            is_loaded=member.is_loaded,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +134,8 @@ class Decision:
     version
         The version that all go on from, so also the number of the next iteration.
     copies
-        Who has to be sent it, ordered by receiver; each donor holds it, and never receives.
+        Who has to be sent it, ordered by receiver; each donor holds it. A donor that moves may receive another slot's state: all
+        workers go through the copies in this order, so nobody waits for ever.
     """
 
     version: int
@@ -125,8 +145,9 @@ class Decision:
 def agree(members: Sequence[Member]) -> Decision:
     """The latest version that every slot has a live holder of, and a donor for each who lacks it.
 
-    A state that a worker made itself at the start counts only where nobody in its slot got one from training: the lowest
-    pipeline's is then everybody's, so that peers begin alike whatever their random numbers were.
+    Donors are those that stay in the slot; where nobody stays who holds the version, those that move away. A state that a worker
+    made itself at the start counts only where nobody got one from training: the lowest pipeline's is then everybody's, so that
+    peers begin alike whatever their random numbers were.
 
     Parameters
     ----------
@@ -147,10 +168,10 @@ def agree(members: Sequence[Member]) -> Decision:
 
     Examples
     --------
-    Slot 0 holds versions 4 and 5, slot 1 has a worker with 3 and 4 and a newcomer: all go on from 4, the newcomer copies it.
+    Slot 0 holds versions 4 and 5, slot 1 has a worker with 3 and 4 and a newcomer: all go on from 4, which the newcomer copies.
     """
     slots = _by_slot(members)
-    holders = {slot: _holders(members) for slot, members in slots.items()}
+    holders = {slot: _holders(slot, inside[0].stages, members) for slot, inside in slots.items()}
     common = set.intersection(*(set(held) for held in holders.values()))
     if not common:
         raise _state_lost(slots, holders)
@@ -179,14 +200,19 @@ def _by_slot(members: Sequence[Member]) -> dict[int, list[Member]]:
     return dict(sorted(slots.items()))
 
 
-def _holders(members: Sequence[Member]) -> dict[int, list[Worker]]:
-    """Positions of one slot that hold each version and may give it on, by pipeline."""
-    trained: dict[int, list[Worker]] = {}
+def _holders(slot: int, stages: tuple[int, ...], members: Sequence[Member]) -> dict[int, list[Worker]]:
+    """Positions of those that hold each version of a slot's state and may give it on, by pipeline."""
+    staying: dict[int, list[Worker]] = {}
+    leaving: dict[int, list[Worker]] = {}
     initial: dict[int, list[Worker]] = {}
-    for member in members:
-        for version in member.versions:
-            (initial if member.is_initial else trained).setdefault(version, []).append(member.position)
-    return {version: positions[:1] for version, positions in initial.items()} | trained
+    for member in sorted(members, key=lambda member: member.position):
+        is_here = member.position.slot == slot
+        for held in member.held:
+            if held.stages == stages and (is_here or not held.is_initial):
+                kind = initial if held.is_initial else staying if is_here else leaving
+                for version in held.versions:
+                    kind.setdefault(version, []).append(member.position)
+    return {version: positions[:1] for version, positions in initial.items()} | leaving | staying
 
 
 def _state_lost(slots: dict[int, list[Member]], holders: dict[int, dict[int, list[Worker]]]) -> StateLostError:
@@ -200,9 +226,15 @@ def _state_lost(slots: dict[int, list[Member]], holders: dict[int, dict[int, lis
     return StateLostError(what, hint="restart from a checkpoint")
 
 
-def _ascending(numbers: object, content: bytes) -> tuple[int, ...]:
-    if not isinstance(numbers, list) or any(type(number) is not int or number < 0 for number in numbers):
-        raise MemberRecordError(f"a member's record has something else than lists of numbers: {content[:200]!r}")
-    if sorted(set(numbers)) != numbers:
-        raise MemberRecordError(f"a member's record has numbers that do not ascend: {content[:200]!r}")
-    return tuple(numbers)
+def _of_type(value: object, kind: type[T]) -> T:
+    if type(value) is not kind:
+        raise TypeError(f"{value!r} is no {kind.__name__}")
+    return value
+
+
+def _ascending(numbers: object, *, least: int) -> tuple[int, ...]:
+    """Distinct numbers from 0 on, at least so many."""
+    read = tuple(_of_type(number, int) for number in _of_type(numbers, list))
+    if len(read) < least or any(number < 0 for number in read) or list(read) != sorted(set(read)):
+        raise ValueError(f"{numbers} do not ascend from 0")
+    return read

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -99,15 +99,17 @@ class Formation:
         self._backend = backend
         self._device = device
 
-    def form(self, assignment: Assignment, state: TrainingState, version: int | None) -> Formed | None:
+    def form(
+        self, assignment: Assignment, states: Mapping[tuple[int, ...], TrainingState], version: int | None
+    ) -> Formed | None:
         """Come together for an epoch.
 
         Parameters
         ----------
         assignment
             The epoch.
-        state
-            State of the stages that this worker runs in it.
+        states
+            States by stages: that of the stages which this worker runs in it, and those it ran before.
         version
             As for :meth:`gather`.
 
@@ -126,7 +128,7 @@ class Formation:
             If live workers do not come, and this one has no state and so no say about them.
         """
         generation = self._rendezvous.present(assignment.number)
-        member = self._member(assignment, state)
+        member = self._member(assignment, states)
         standing = Member.from_bytes(self._rendezvous.publish(generation, "member", member.to_bytes()))
         if max(standing.incarnation, self._rendezvous.newest_incarnation()) > member.incarnation:
             raise ExcludedError(
@@ -143,11 +145,11 @@ class Formation:
         self._rendezvous.publish(generation, "ready")
         if not self.gather(generation, "ready", assignment.names, version):
             return None
-        formed = self._connect(generation, assignment, members, decision, state)
+        formed = self._connect(generation, assignment, members, decision, states)
         if formed is None:
             self._rendezvous.break_up(generation)
             return None
-        state.adopt(decision.version)
+        states[assignment.stages].adopt(decision.version)
         self._rendezvous.mark_begun()
         return formed
 
@@ -199,15 +201,14 @@ class Formation:
                 hint="see that all workers of the job use the same store, and start with an empty one",
             )
 
-    def _member(self, assignment: Assignment, state: TrainingState) -> Member:
+    def _member(self, assignment: Assignment, states: Mapping[tuple[int, ...], TrainingState]) -> Member:
         return Member(
             name=self._name,
             incarnation=self._rendezvous.incarnation,
             position=parse_worker(assignment.epoch.position_of(self._name)),
-            stages=state.stages,
-            versions=state.versions,
-            is_initial=state.is_initial,
+            stages=assignment.stages,
             is_loaded=assignment.is_loaded,
+            held=tuple(state.held for state in states.values()),
         )
 
     def _connect(
@@ -216,10 +217,11 @@ class Formation:
         assignment: Assignment,
         members: tuple[Member, ...],
         decision: Decision,
-        state: TrainingState,
+        states: Mapping[tuple[int, ...], TrainingState],
     ) -> Formed | None:
         """Connect and copy; ``None`` where somebody leaves or dies meanwhile."""
         me = parse_worker(assignment.epoch.position_of(self._name))
+        stages = {member.position: member.stages for member in members}
         links: Links | None = None
         received = 0
         try:
@@ -233,9 +235,9 @@ class Formation:
             )
             for copy in decision.copies:
                 if copy.donor == me:
-                    give_state(links, copy.receiver, state, decision.version)
+                    give_state(links, copy.receiver, states[stages[copy.receiver]], decision.version)
                 elif copy.receiver == me:
-                    received = take_state(links, copy.donor, state, decision.version)
+                    received = take_state(links, copy.donor, states[assignment.stages], decision.version)
             # Only behind it is anything given up that another try might need: all have theirs then.
             links.barrier()
         except LinkBrokenError as error:

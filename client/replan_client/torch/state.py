@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from replan_client.torch.agreement import Held
 from replan_client.torch.snapshot import Snapshot, empty_like_layout, persistent_buffers, restore, view_of
 
 
@@ -68,6 +69,11 @@ class TrainingState:
     def versions(self) -> tuple[int, ...]:
         """Versions that can be gone on from, ascending."""
         return tuple(sorted({version for version in (self._live, self._kept) if version is not None}))
+
+    @property
+    def held(self) -> Held:
+        """What the others are told of it."""
+        return Held(stages=self.stages, versions=self.versions, is_initial=self.is_initial)
 
     def keep(self) -> None:
         """Keep the live version, since the optimizers are about to step: to be called before the first of them."""

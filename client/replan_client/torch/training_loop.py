@@ -79,7 +79,7 @@ class TrainingLoop:
             assignment = self._next_assignment(at_least)
             state = self._state_for(assignment)
             before = state.live
-            formed = self._formation.form(assignment, state, self._version)
+            formed = self._formation.form(assignment, self._states, self._version)
             if formed is None:
                 failed_attempts = failed_attempts + 1 if assignment.number == at_least else 0
                 if failed_attempts > _MOST_ATTEMPTS:

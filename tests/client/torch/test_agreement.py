@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 pytest.importorskip("torch", reason="torch, the extra of replan-client, is not installed")
 
 from replan_client.operation import Worker
-from replan_client.torch.agreement import Copy, Decision, Member, agree
+from replan_client.torch.agreement import Copy, Decision, Held, Member, agree
 from replan_client.torch.training_errors import MemberRecordError, StateLostError
 
 from tests.client.torch.training_model import Cluster
@@ -26,9 +26,8 @@ def member(position: str, *versions: int, is_initial: bool = False) -> Member:
         incarnation=1,
         position=Worker(pipeline, slot),
         stages=(slot,),
-        versions=versions,
-        is_initial=is_initial,
         is_loaded=True,
+        held=(Held(stages=(slot,), versions=versions, is_initial=is_initial),),
     )
 
 
@@ -47,7 +46,7 @@ def test_everybody_decides_alike_and_as_late_as_can_be(given_members: list[Membe
     common = [
         version
         for version in range(7)
-        if all(any(version in m.versions for m in given_members if m.position.slot == slot) for slot in slots)
+        if all(any(version in m.held[0].versions for m in given_members if m.position.slot == slot) for slot in slots)
     ]
     shuffled = draw.sample(given_members, len(given_members))
     if not common:
@@ -63,10 +62,10 @@ def test_everybody_decides_alike_and_as_late_as_can_be(given_members: list[Membe
     for copy in decision.copies:
         donor = by_position[copy.donor]
         assert donor.position.slot == copy.receiver.slot
-        assert decision.version in donor.versions
+        assert decision.version in donor.held[0].versions
         assert donor.position not in receivers
     for m in given_members:
-        assert decision.version in m.versions or m.position in receivers
+        assert decision.version in m.held[0].versions or m.position in receivers
 
 
 def test_donors_take_turns() -> None:
@@ -88,6 +87,20 @@ def test_at_the_start_peers_take_the_lowest_pipelines_state() -> None:
     assert first == Decision(version=0, copies=(Copy(donor=Worker(0, 0), receiver=Worker(1, 0)),))
     again = agree([member("0/0", 0, is_initial=True), member("1/0", 0)])
     assert again == Decision(version=0, copies=(Copy(donor=Worker(1, 0), receiver=Worker(0, 0)),))
+
+
+def test_whoever_leaves_a_slot_gives_its_state_on() -> None:
+    """Where nobody stays who holds a slot's state, the worker that moves away is its donor, and gets another one itself."""
+    moved = replace(
+        member("0/0"), name="0/1", held=(Held(stages=(1,), versions=(3, 4)), Held(stages=(0,), versions=()))
+    )
+    found = agree([moved, member("1/0", 4), member("0/1")])
+    assert found == Decision(
+        version=4,
+        copies=(Copy(donor=Worker(1, 0), receiver=Worker(0, 0)), Copy(donor=Worker(0, 0), receiver=Worker(0, 1))),
+    )
+    # One that stays comes first.
+    assert agree([moved, member("1/0", 4), member("0/1"), member("1/1", 4)]).copies[1].donor == Worker(1, 1)
 
 
 def test_a_slot_without_state_is_named() -> None:
@@ -124,6 +137,8 @@ def test_records_round_trip(given_members: list[Member]) -> None:
         member("0/0", 1).to_bytes().replace(b"[1]", b"[2, 1]"),
         member("0/0", 1).to_bytes().replace(b"[1]", b"[-1]"),
         member("0/0", 1).to_bytes().replace(b"[1]", b"[true]"),
+        member("0/0", 1).to_bytes().replace(b"[1]", b'"1"'),
+        member("0/0", 1).to_bytes().replace(b"[[[0], [1], false]]", b"[[[0], [1]]]"),
         member("0/0", 1).to_bytes().replace(b"[0]", b"[]"),
         member("0/0", 1).to_bytes().replace(b'"is_loaded": true', b'"is_loaded": 1'),
         member("0/0", 1).to_bytes().replace(b"}", b', "other": 1}'),

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+import signal
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-
 from replan_client.client import Client
 from replan_client.errors import ClientError
 from replan_client.torch.limits import Limits
+from replan_client.torch.seeds import forward_seed
 from replan_client.torch.trainer import Trainer
 from replan_client.torch.training import Training
 from replan_client.torch.training_result import IterationReport
+from torch import Tensor, nn
+
 from tests.client.torch.processes import Here
 
 WIDTH = 6
@@ -24,7 +27,7 @@ LIMITS = Limits(
     heartbeat_interval_s=0.2,
     heartbeat_timeout_s=2.0,
     start_timeout_s=60.0,
-    link_timeout_s=8.0,
+    link_timeout_s=20.0,
     join_timeout_s=40.0,
     plan_timeout_s=60.0,
     poll_s=0.01,
@@ -106,22 +109,66 @@ class Trained:
     generations: tuple[Any, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What a test wants of one worker beside training.
+
+    Parameters
+    ----------
+    dies_at
+        Iteration and F in it, counted from 1, in which it kills itself (SIGKILL).
+    waits_after
+        Iteration after which it waits until the test has set the store's key ``go``.
+    pause_s
+        Seconds to sleep after each iteration.
+    rejoins
+        Whether it reports its recovery where it is down.
+    """
+
+    dies_at: tuple[int, int] | None = None
+    waits_after: int | None = None
+    pause_s: float = 0.0
+    rejoins: bool = False
+
+
+class _Act:
+    """Carries out a part."""
+
+    def __init__(self, here: Here, part: Part) -> None:
+        self._here = here
+        self._part = part
+        self._store = here.store()
+        self._next_iteration = 0
+        self._num_forwards = 0
+
+    def module(self, module: nn.Module) -> nn.Module:
+        """Count a module's forwards."""
+        module.register_forward_hook(lambda *_: self._forward())
+        return module
+
+    def completed(self, report: IterationReport) -> None:
+        """After each iteration."""
+        self._next_iteration, self._num_forwards = report.iteration + 1, 0
+        self._here.report((report.iteration, report.epoch, dict(report.losses)))
+        if report.iteration == self._part.waits_after:
+            while not self._store.check(["go"]):
+                time.sleep(0.02)
+        time.sleep(self._part.pause_s)
+
+    def _forward(self) -> None:
+        self._num_forwards += 1
+        if self._part.dies_at == (self._next_iteration, self._num_forwards):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
 def train_worker(
-    here: Here, url: str, job_id: str, job: TrainedJob, options: Mapping[str, Any] | None = None
+    here: Here, url: str, job_id: str, job: TrainedJob, part: Part = Part(), limits: Limits = LIMITS
 ) -> Trained | tuple[str, str]:
-    """Train as the worker that ``here.name`` is; reports each iteration. The code and message of a client's error at its end."""
-    given = dict(options or {})
-    pause = given.pop("pause", None)
-
-    def on_iteration(report: IterationReport) -> None:
-        here.report((report.iteration, report.epoch, dict(report.losses)))
-        if pause is not None:
-            pause(report.iteration)
-
+    """Train as the worker that ``here.name`` is; reports each iteration. At a client's error its code and message."""
+    act = _Act(here, part)
+    training = job.training(build_stage=lambda stage: act.module(job.build_stage(stage)), on_iteration=act.completed)
     with Client(url, attempt_s=5.0, total_s=20.0) as client:
-        trainer = Trainer(
-            client, job_id, here.name, here.store(), job.training(on_iteration=on_iteration), limits=LIMITS, **given
-        )
+        trainer = Trainer(client, job_id, here.name, here.store(), training, rejoin=part.rejoins, limits=limits)
         try:
             result = trainer.train()
         except ClientError as error:
@@ -138,10 +185,8 @@ def train_worker(
     )
 
 
-def reference(job: TrainedJob) -> tuple[dict[str, Any], dict[int, dict[tuple[int, int], float]]]:
+def _reference(job: TrainedJob) -> tuple[dict[str, Any], dict[int, dict[tuple[int, int], float]]]:
     """Parameters and losses of the same training in one process, with the whole batch."""
-    from replan_client.torch.seeds import forward_seed
-
     training = job.training()
     modules = [job.build_stage(stage) for stage in range(job.num_stages)]
     optimizers = [job.make_optimizer(module) for module in modules]
@@ -156,7 +201,7 @@ def reference(job: TrainedJob) -> tuple[dict[str, Any], dict[int, dict[tuple[int
                     torch.manual_seed(forward_seed(training.seed, iteration, stage, pipeline, microbatch))
                     value = module(value)
                 loss = training.loss_fn(value, labels)
-                losses[iteration][pipeline, microbatch] = float(loss)
+                losses[iteration][pipeline, microbatch] = loss.item()
                 (loss * weight).backward()
         for optimizer in optimizers:
             for group in optimizer.param_groups:
@@ -173,7 +218,7 @@ def reference(job: TrainedJob) -> tuple[dict[str, Any], dict[int, dict[tuple[int
 
 def largest_difference(job: TrainedJob, results: Sequence[Trained]) -> float:
     """Largest difference from the reference, relative to the largest element of each parameter and to each loss."""
-    expected, losses = reference(job)
+    expected, losses = _reference(job)
     worst = 0.0
     seen = set()
     for result in results:
@@ -186,3 +231,46 @@ def largest_difference(job: TrainedJob, results: Sequence[Trained]) -> float:
                 worst = max(worst, abs(loss / losses[iteration][microbatch] - 1))
     assert seen == set(expected)
     return float(worst)
+
+
+def job_document(
+    num_pipelines: int, costs: Sequence[int], *, num_slots: int | None = None, **changes: Any
+) -> dict[str, Any]:
+    """A job document: unequal stages, one node a worker, and all that migrations are weighed with.
+
+    Parameters
+    ----------
+    num_pipelines
+        Pipelines.
+    costs
+        Time of F, I and W of each stage, microseconds.
+    num_slots
+        Slots; as many as stages where not given.
+    changes
+        Fields that differ.
+    """
+    slots = num_slots or len(costs)
+    return {
+        "schema_version": 1,
+        "name": "trained",
+        "topology": {"nodes": f"n[00-{num_pipelines * slots - 1:02d}]", "gpus_per_node": 1},
+        "layout": {"pipeline_parallel": slots, "data_parallel": num_pipelines, "rank_order": "pp-dp"},
+        "microbatches": 4,
+        "stage_costs": {"parameter_bytes": 1000, "optimizer_state_bytes": 2000, "activation_bytes": 1},
+        "stages": [{"forward_us": cost, "input_grad_us": cost, "weight_grad_us": cost} for cost in costs],
+        "recovery": {"mean_time_between_failures_s": 3600, "repair_s": 3600, "copy_bytes_per_s": 10**9},
+        **changes,
+    }
+
+
+def trained_job(document: Mapping[str, Any], **fields: Any) -> TrainedJob:
+    """The job that a document describes."""
+    layout = document["layout"]
+    return TrainedJob(
+        document=document,
+        num_pipelines=layout["data_parallel"],
+        num_slots=layout["pipeline_parallel"],
+        num_stages=len(document["stages"]),
+        num_microbatches=document["microbatches"],
+        **fields,
+    )

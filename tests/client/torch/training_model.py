@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from replan_client.operation import Worker
-from replan_client.torch.agreement import Decision, Member, agree
+from replan_client.torch.agreement import Decision, Held, Member, agree
 
 
 @dataclass
@@ -118,9 +118,8 @@ class Cluster:
                 incarnation=1,
                 position=worker,
                 stages=(worker.slot,),
-                versions=me.versions,
-                is_initial=False,
                 is_loaded=self.is_loaded(worker),
+                held=(Held(stages=(worker.slot,), versions=me.versions),),
             )
             for worker, me in self.workers.items()
         ]
