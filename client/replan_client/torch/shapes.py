@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.func import functional_call
 
 from replan_client.torch.errors import LinkBrokenError, StageShapeError
 from replan_client.torch.spec import TensorSpec, spec_of
@@ -62,9 +63,11 @@ def output_spec(stage: int, module: nn.Module, given: TensorSpec, *, device: tor
         If the module does not take that, or gives something other than one tensor.
     """
     before = "the data gives" if stage == 0 else f"stage {stage - 1} gives"
-    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
+    with FakeTensorMode(allow_non_fake_inputs=True) as fake, torch.no_grad():
+        # A buffer that the module changes must be a fake one too.
+        state = {name: fake.from_tensor(value) for name, value in (*module.named_parameters(), *module.named_buffers())}
         try:
-            output = module(given.empty(device))
+            output = functional_call(module, state, (given.empty(device),))
         # A module may raise anything where shapes do not fit.
         except Exception as error:
             reason = str(error).strip().partition("\n")[0][:300]
@@ -156,7 +159,7 @@ def _read(store: dist.Store, stage: int, timeout_s: float) -> TensorSpec:
         raise StageShapeError(document["error"])
     if not isinstance(document, dict) or set(document) != {"shape", "dtype"} or not _is_shape(document["shape"]):
         raise StageShapeError(f"the store says {text[:80]!r} of what stage {stage - 1} gives; expected shape and dtype")
-    dtype = _DTYPES.get(document["dtype"])
+    dtype = _DTYPES.get(str(document["dtype"]))
     if dtype is None:
         raise StageShapeError(
             f"stage {stage - 1} gives elements of type {document['dtype']!r}; expected one of {sorted(_DTYPES)}"
@@ -168,5 +171,5 @@ def _is_shape(value: object) -> bool:
     return (
         isinstance(value, list)
         and len(value) <= _MOST_DIMENSIONS
-        and all(isinstance(size, int) and 0 <= size < 2**40 for size in value)
+        and all(type(size) is int and 0 <= size < 2**40 for size in value)
     )

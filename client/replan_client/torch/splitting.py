@@ -47,7 +47,7 @@ def why_not_splittable(module: nn.Module, spec: TensorSpec, *, device: torch.dev
     for name, expected in whole.items():
         found = halves[name]
         if (expected is None) != (found is None):
-            return f"the gradient of {name} is {'not ' if found is None else ''}there only where it is split"
+            return f"the gradient of {name} is {'not ' if found is None else ''}there where it is split, unlike where it is not"
         if expected is None or found is None:
             continue
         scale = float(expected.abs().max()) if expected.numel() else 0.0
