@@ -12,12 +12,13 @@ from dataclasses import dataclass
 
 import torch
 
-from replan_client.operation import parse_worker
+from replan_client.operation import Worker, parse_worker
 from replan_client.torch.agreement import Decision, Member, agree
 from replan_client.torch.assignments import Assignment, AssignmentFeed
 from replan_client.torch.errors import LinkBrokenError
 from replan_client.torch.heartbeat import Observer
 from replan_client.torch.limits import Limits
+from replan_client.torch.linking import Linking
 from replan_client.torch.links import Links
 from replan_client.torch.rendezvous import Generation, Rendezvous
 from replan_client.torch.reporting import Reporter
@@ -145,7 +146,7 @@ class Formation:
         self._rendezvous.publish(generation, "ready")
         if not self.gather(generation, "ready", assignment.names, version):
             return None
-        formed = self._connect(generation, assignment, members, decision, states)
+        formed = self._connect(generation, assignment, members, decision, states, version)
         if formed is None:
             self._rendezvous.break_up(generation)
             return None
@@ -218,21 +219,17 @@ class Formation:
         members: tuple[Member, ...],
         decision: Decision,
         states: Mapping[tuple[int, ...], TrainingState],
+        version: int | None,
     ) -> Formed | None:
         """Connect and copy; ``None`` where somebody leaves or dies meanwhile."""
-        me = parse_worker(assignment.epoch.position_of(self._name))
         stages = {member.position: member.stages for member in members}
-        links: Links | None = None
+        me = parse_worker(assignment.epoch.position_of(self._name))
         received = 0
+        links: Links | None = None
         try:
-            links = Links(
-                self._rendezvous.links_store(generation),
-                [member.position for member in members],
-                me,
-                backend=self._backend,
-                device=self._device,
-                timeout_s=self._limits.link_timeout_s,
-            )
+            links = self._link(generation, assignment, members, me, version)
+            if links is None:
+                return None
             for copy in decision.copies:
                 if copy.donor == me:
                     give_state(links, copy.receiver, states[stages[copy.receiver]], decision.version)
@@ -253,6 +250,40 @@ class Formation:
             links=links,
             received_bytes=received,
         )
+
+    def _link(
+        self,
+        generation: Generation,
+        assignment: Assignment,
+        members: tuple[Member, ...],
+        me: Worker,
+        version: int | None,
+    ) -> Links | None:
+        """Connect with all members, and look meanwhile whether they live; ``None`` where the generation is over.
+
+        Making connections cannot be interrupted, so a thread does it, with a connection to the store of its own.
+
+        Raises
+        ------
+        LinkBrokenError
+            If some do not connect.
+        """
+        linking = Linking(
+            self._rendezvous.links_store(generation),
+            [member.position for member in members],
+            me,
+            backend=self._backend,
+            device=self._device,
+            timeout_s=self._limits.link_timeout_s,
+        )
+        while not linking.is_done(self._limits.poll_s):
+            newest = self._feed.latest
+            is_past = newest is not None and newest.number > generation.epoch
+            if is_past or self._rendezvous.is_over(generation):
+                linking.abandon()
+                return None
+            self._report(generation, assignment.names, version, is_late=False)
+        return linking.links()
 
 
 def _live(assignment: Assignment, names: Sequence[str]) -> bool:

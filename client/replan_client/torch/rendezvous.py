@@ -131,8 +131,8 @@ class Rendezvous:
         return bool(self._store.check(["finished"]))
 
     def links_store(self, generation: Generation) -> Store:
-        """Where a generation's connections are made with."""
-        return PrefixStore(f"{generation}/links", self._store)
+        """Where a generation's connections are made with; a connection of its own, so for another thread."""
+        return PrefixStore(f"{generation}/links", self._store.clone())
 
     def shapes_store(self, revision: int) -> Store:
         """Where stages say what they take and give, which is the same in all epochs of a job's revision."""
