@@ -77,6 +77,10 @@ class Child:
             raise ChildFailedError(f"{self.name} ended without a further report: {kind} {value}")
         return value
 
+    def has_said(self) -> bool:
+        """Whether a report or a result is there to be taken; also where it died."""
+        return bool(self._received) or self._pipe.poll()
+
     def result(self) -> Any:
         """What its function returned, once it has; reports not taken are dropped.
 
