@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 import time
 from collections.abc import Mapping
@@ -23,7 +24,7 @@ T = TypeVar("T")
 
 
 class Client:
-    """A client of one service. It may be used from several threads, but not on both sides of a fork.
+    """A client of one service. It may be used from several threads, but only in the process that made it.
 
     A request is tried again, the same one, where its answer is lost or says to come again: a restart of the service delays
     it. Redirects are not followed and proxies of the environment not used, so that the key goes where the URL says.
@@ -68,6 +69,7 @@ class Client:
         policy = RetryPolicy(attempt_s=attempt_s, total_s=total_s)
         self.core = Core(url=check_url(url), api_key=api_key, policy=policy, max_answer_bytes=max_answer_bytes, tls=tls)
         self._http = httpx2.Client(**options_of(self.core))
+        self._process = os.getpid()
 
     def __enter__(self) -> Self:
         return self
@@ -192,6 +194,10 @@ class Client:
         if self._http.is_closed:
             flow.close()
             raise ClosedError("the client is closed", hint="make another one")
+        if self._process != os.getpid():
+            # Both processes would read from the same connections.
+            flow.close()
+            raise ClosedError("the client was made before this process was forked", hint="make another one")
         outcome: Outcome | None = None
         try:
             while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from contextlib import suppress
@@ -56,6 +57,7 @@ class EpochWatcher:
         self._trouble: ClientError | None = None
         self._end: BaseException | None = None
         self._is_closed = False
+        self._process = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._task: asyncio.Task[None] | None = None
         self._thread = threading.Thread(target=self._run, name=f"replan-watcher-{job_id}", daemon=True)
@@ -104,8 +106,10 @@ class EpochWatcher:
             At the end of the wait, if the service refuses to tell, so that waiting on is of no use: an unknown key, an unknown
             job, a store that was set back; or if what answers is not RePlan's service.
         ClosedError
-            If the watcher is closed.
+            If the watcher is closed, or its thread runs in the process that this one was forked from.
         """
+        if self._process != os.getpid():
+            raise ClosedError("the watcher was made before this process was forked", hint="make another one")
         until = time.monotonic() + timeout_s
         with self._changed:
             while True:

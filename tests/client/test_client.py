@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -248,3 +251,56 @@ def test_a_closed_client_says_so(server: Server, kind: str) -> None:
         client.close()
         with pytest.raises(ClosedError):
             client.current_epoch("j")
+
+
+def test_threads_share_a_client(server: Server) -> None:
+    """Eight threads ask and acknowledge at once, while a ninth waits for the epoch that the test reports."""
+    job_id = "threads"
+    with connected("sync", url_of(server)) as client, ThreadPoolExecutor(9) as pool:
+        client.register_job(job_id, DOCUMENT)
+        waiting = pool.submit(client.current_epoch, job_id, after=1, wait_s=60)
+
+        def work(worker: str) -> tuple[str, str]:
+            for iteration in range(5):
+                got = client.program(job_id, 1, worker)
+                client.acknowledge(job_id, 1, worker, iteration=iteration)
+            return str(got.program.worker), got.plan_id
+
+        workers = [f"{pipeline}/{slot}" for pipeline in range(3) for slot in range(4)]
+        done = list(pool.map(work, workers))
+        assert [worker for worker, _ in done] == workers
+        assert len({plan_id for _, plan_id in done}) == 1
+        assert (client.acknowledgements(job_id, 1).missing, client.acknowledgements(job_id, 1).from_iteration) == (
+            (),
+            4,
+        )
+        assert client.report(job_id, FAILED) == waiting.result(60)
+
+
+FORKING = """
+import os, sys
+from replan_client.client import Client
+from replan_client.errors import ClosedError
+from replan_client.watching import EpochWatcher
+client = Client(sys.argv[1])
+watcher = EpochWatcher(client, "forked")
+child = os.fork()
+if child == 0:
+    codes = 0
+    for call in (lambda: client.current_epoch("forked"), lambda: watcher.wait_newer(0, 60)):
+        try:
+            call()
+        except ClosedError as error:
+            codes += "forked" in error.message
+    os._exit(codes)
+status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+watcher.close()
+print(status)
+"""
+
+
+def test_a_forked_process_makes_its_own(server: Server) -> None:
+    """Connections and threads stay with the process that made them; the child is told instead of waiting for ever."""
+    command = [sys.executable, "-c", FORKING, url_of(server)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "2\n"
