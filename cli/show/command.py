@@ -63,7 +63,7 @@ def show(
             if path is not None:
                 write_gantt(plan, chosen, path, kind=kind)
     if trace is not None:
-        from cli.show.trace import write_trace
+        from planner.formats.chrome_trace import write_trace
 
         write_trace(plan, chosen if is_narrowed else all_workers(plan), trace)
     files = {kind: str(path) for kind, path in (("svg", svg), ("png", png), ("trace", trace)) if path is not None}

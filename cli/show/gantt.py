@@ -17,8 +17,7 @@ from cli.output import duration_text, percent_text
 from planner.formats.whole_file import write_whole
 from planner.operation import Kind, Worker
 from planner.plan import Plan, PlanStatus
-from planner.problem import Optimizer
-from planner.schedule import TimedOperation
+from planner.timeline import Bar, timeline_of
 
 _COLOURS = {Kind.F: "#56B4E9", Kind.I: "#E69F00", Kind.W: "#009E73", Kind.B: "#CC79A7"}
 """Okabe and Ito's palette, told apart with every kind of colour vision."""
@@ -64,39 +63,38 @@ def draw_gantt(plan: Plan, workers: Sequence[Worker]) -> Figure:
     figure = Figure(figsize=(_WIDTH_IN, height), layout="constrained")
     axes = figure.add_subplot()
     unit, size = _unit(plan.period_ns)
-    begin, end = int(plan.schedule.start_ns.min()) / size, int(plan.schedule.end_ns.max()) / size
-    drawn = [list(plan.schedule.operations(worker)) for worker in workers]
+    timeline = timeline_of(plan)
+    begin, end = 0.0, int(timeline.end_ns.max()) / size
+    drawn = [list(timeline.bars(worker)) for worker in workers]
     with_labels = sum(map(len, drawn)) <= _MOST_LABELS
-    syncs = _slot_syncs(plan)
     last = end
-    for row, (worker, operations) in enumerate(zip(workers, drawn, strict=True)):
+    for row, (worker, bars) in enumerate(zip(workers, drawn, strict=True)):
         if worker in plan.problem.dead:
             axes.broken_barh([(begin, end - begin)], _band(row), facecolors="#E8E8E8", edgecolors="#B0B0B0", hatch="xx")
             axes.text((begin + end) / 2, row, "down", ha="center", va="center", fontsize=8, color="#606060")
             continue
-        _draw_operations(axes, row, worker, operations, size)
-        start, duration = syncs[worker.slot]
-        if duration:
-            axes.broken_barh([(start / size, duration / size)], _band(row), facecolors="#999999")
-            last = max(last, (start + duration) / size)
+        _draw_bars(axes, row, bars, size)
+        sync = timeline.syncs[worker.slot]
+        if sync.duration_ns:
+            axes.broken_barh([(sync.start_ns / size, sync.duration_ns / size)], _band(row), facecolors="#999999")
+            last = max(last, (sync.start_ns + sync.duration_ns) / size)
         if with_labels:
-            _label_operations(axes, row, operations, size, (last - begin) / (_WIDTH_IN * 14))
+            _label_bars(axes, row, bars, size, (last - begin) / (_WIDTH_IN * 14))
     _frame(axes, plan, workers, unit, (begin, last))
-    used = sorted({timed.operation.kind for operations in drawn for timed in operations})
+    used = sorted({bar.operation.kind for bars in drawn for bar in bars})
     handles = [Patch(facecolor=_COLOURS[kind], label=_NAMES[kind]) for kind in used]
     handles.append(Patch(facecolor="white", edgecolor="black", hatch="////", label="rerouted from another pipeline"))
-    if any(duration for _, duration in syncs):
+    if any(sync.duration_ns for sync in timeline.syncs):
         handles.append(Patch(facecolor="#999999", label="all-reduce and optimizer"))
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8, frameon=False)
     return figure
 
 
-def _draw_operations(axes: Any, row: int, worker: Worker, operations: list[TimedOperation], size: int) -> None:
+def _draw_bars(axes: Any, row: int, bars: list[Bar], size: int) -> None:
     groups: dict[tuple[Kind, bool], list[tuple[float, float]]] = {}
-    for timed in operations:
-        key = (timed.operation.kind, timed.operation.pipeline != worker.pipeline)
-        span = (timed.start_ns / size, (timed.end_ns - timed.start_ns) / size)
-        groups.setdefault(key, []).append(span)
+    for bar in bars:
+        span = (bar.start_ns / size, (bar.end_ns - bar.start_ns) / size)
+        groups.setdefault((bar.operation.kind, bar.rerouted), []).append(span)
     for (kind, rerouted), spans in groups.items():
         axes.broken_barh(
             spans,
@@ -108,15 +106,15 @@ def _draw_operations(axes: Any, row: int, worker: Worker, operations: list[Timed
         )
 
 
-def _label_operations(axes: Any, row: int, operations: list[TimedOperation], size: int, character: float) -> None:
+def _label_bars(axes: Any, row: int, bars: list[Bar], size: int, character: float) -> None:
     """Write microbatch numbers into the bars that are wide enough; ``character`` is a letter's width in data units."""
-    for timed in operations:
-        width = (timed.end_ns - timed.start_ns) / size
-        text = f"{timed.operation.pipeline}.{timed.operation.microbatch}"
+    for bar in bars:
+        width = (bar.end_ns - bar.start_ns) / size
+        text = f"{bar.operation.pipeline}.{bar.operation.microbatch}"
         if width < character * len(text):
             continue
         box = {"facecolor": "white", "alpha": 0.65, "edgecolor": "none", "pad": 0.6}
-        axes.text(timed.start_ns / size + width / 2, row, text, ha="center", va="center", fontsize=6, bbox=box)
+        axes.text(bar.start_ns / size + width / 2, row, text, ha="center", va="center", fontsize=6, bbox=box)
 
 
 def _frame(axes: Any, plan: Plan, workers: Sequence[Worker], unit: str, span: tuple[float, float]) -> None:
@@ -142,15 +140,6 @@ def _frame(axes: Any, plan: Plan, workers: Sequence[Worker], unit: str, span: tu
 
 def _gap_text(plan: Plan) -> str:
     return "gap unknown" if plan.gap is None else f"gap {percent_text(plan.gap)} to {duration_text(plan.bound_ns)}"
-
-
-def _slot_syncs(plan: Plan) -> list[tuple[int, int]]:
-    """Start and duration of each slot's all-reduce and optimizer step."""
-    slot = plan.schedule.worker_of_row() % plan.problem.num_slots
-    ends = [int(plan.schedule.end_ns[slot == s].max()) for s in range(plan.problem.num_slots)]
-    if plan.problem.optimizer is Optimizer.GLOBAL:
-        ends = [max(ends)] * len(ends)
-    return [(end, slot.sync_ns) for end, slot in zip(ends, plan.problem.slots, strict=True)]
 
 
 def _band(row: int) -> tuple[float, float]:

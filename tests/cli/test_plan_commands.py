@@ -203,7 +203,7 @@ def test_trace_keeps_the_viewer_s_rules(tmp_path: Path) -> None:
     schedule = tiny_schedule(problem)
     plan = tiny_plan(problem=problem, schedule=schedule)
     from cli.show.selection import all_workers
-    from cli.show.trace import trace_events
+    from planner.formats.chrome_trace import trace_events
 
     events = list(trace_events(plan, all_workers(plan)))
     assert all(isinstance(event[key], int) for event in events for key in ("pid", "tid"))

@@ -24,7 +24,7 @@ from planner.dataflow import trace_dataflow
 from planner.formats.whole_file import whole_file
 from planner.operation import Kind, Worker
 from planner.plan import Plan
-from planner.problem import Optimizer
+from planner.timeline import Timeline, timeline_of
 
 COMPUTE_THREAD, RECEIVE_THREAD, OPTIMIZER_THREAD, SEND_THREAD = 1, 2, 3, 4
 """Threads of each process. A plan has nothing on the second; further lanes of sends follow the fourth."""
@@ -61,12 +61,16 @@ def write_trace(plan: Plan, workers: Sequence[Worker], path: Path) -> None:
         If the file cannot be written.
     """
     with whole_file(path, durable=False) as file:
-        file.write(b'{"displayTimeUnit":"ms","traceEvents":[\n')
-        for number, event in enumerate(trace_events(plan, workers)):
-            file.write(
-                (",\n" if number else "").encode("ascii") + json.dumps(event, separators=(",", ":")).encode("ascii")
-            )
-        file.write(b"\n]}\n")
+        for part in trace_parts(plan, workers):
+            file.write(part)
+
+
+def trace_parts(plan: Plan, workers: Sequence[Worker]) -> Iterator[bytes]:
+    """Bytes of the trace's file, an event at a time."""
+    yield b'{"displayTimeUnit":"ms","traceEvents":[\n'
+    for number, event in enumerate(trace_events(plan, workers)):
+        yield (",\n" if number else "").encode("ascii") + json.dumps(event, separators=(",", ":")).encode("ascii")
+    yield b"\n]}\n"
 
 
 def trace_events(plan: Plan, workers: Sequence[Worker]) -> Iterator[Event]:
@@ -81,7 +85,7 @@ def trace_events(plan: Plan, workers: Sequence[Worker]) -> Iterator[Event]:
     """
     origin = int(plan.schedule.start_ns.min())
     indices = {worker.pipeline * plan.problem.num_slots + worker.slot for worker in workers}
-    sync_starts = _sync_starts(plan)
+    timeline = timeline_of(plan)
     sends = _sends(plan, indices)
     arrows: list[_Arrow] = []
     for order, worker in enumerate(workers):
@@ -89,13 +93,12 @@ def trace_events(plan: Plan, workers: Sequence[Worker]) -> Iterator[Event]:
         yield from _names(plan, worker, pid, order)
         if worker in plan.problem.dead:
             continue
-        yield from _compute(plan, worker, pid, origin)
-        sync_ns = plan.problem.slots[worker.slot].sync_ns
-        if sync_ns:
-            start_ns = sync_starts[worker.slot] - origin
-            yield _slice("all-reduce and optimizer", pid, OPTIMIZER_THREAD, start_ns, sync_ns, {})
+        yield from _compute(timeline, worker, pid)
+        sync = timeline.syncs[worker.slot]
+        if sync.duration_ns:
+            yield _slice("all-reduce and optimizer", pid, OPTIMIZER_THREAD, sync.start_ns, sync.duration_ns, {})
         yield from _transfers(plan, sends.get(pid - 1, []), pid, origin, arrows)
-        yield from _memory(plan, worker, pid, origin)
+        yield from _memory(timeline, worker, pid)
     for arrow in arrows:
         yield from _arrow(plan, arrow, origin)
 
@@ -131,16 +134,15 @@ def _names(plan: Plan, worker: Worker, pid: int, order: int) -> Iterator[Event]:
         yield {"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": THREAD_NAMES[tid]}}
 
 
-def _compute(plan: Plan, worker: Worker, pid: int, origin: int) -> Iterator[Event]:
-    for timed in plan.schedule.operations(worker):
-        operation = timed.operation
+def _compute(timeline: Timeline, worker: Worker, pid: int) -> Iterator[Event]:
+    for bar in timeline.bars(worker):
+        operation = bar.operation
         details = {
             "stage": operation.stage,
             "microbatch": f"{operation.pipeline}.{operation.microbatch}",
-            "rerouted": operation.pipeline != worker.pipeline,
+            "rerouted": bar.rerouted,
         }
-        start_ns, duration_ns = timed.start_ns - origin, timed.end_ns - timed.start_ns
-        yield _slice(str(operation), pid, COMPUTE_THREAD, start_ns, duration_ns, details) | {
+        yield _slice(str(operation), pid, COMPUTE_THREAD, bar.start_ns, bar.end_ns - bar.start_ns, details) | {
             "cname": COLOURS[operation.kind],
             "cat": operation.kind.name,
         }
@@ -193,37 +195,17 @@ def _arrow(plan: Plan, arrow: _Arrow, origin: int) -> Iterator[Event]:
     yield {"ph": "f", "bp": "e", "pid": target + 1, "tid": COMPUTE_THREAD, "ts": microseconds(end), **shared}
 
 
-def _memory(plan: Plan, worker: Worker, pid: int, origin: int) -> Iterator[Event]:
+def _memory(timeline: Timeline, worker: Worker, pid: int) -> Iterator[Event]:
     """Counter of the activation bytes a worker holds, wherever it changes."""
-    changes: dict[int, int] = {}
-    for timed in plan.schedule.operations(worker):
-        stage = plan.problem.stages[timed.operation.stage]
-        kept = stage.weight_grad_bytes
-        when, change = {
-            Kind.F: (timed.start_ns, stage.activation_bytes),
-            Kind.I: (timed.end_ns, kept - stage.activation_bytes),
-            Kind.W: (timed.end_ns, -kept),
-            Kind.B: (timed.end_ns, -stage.activation_bytes),
-        }[timed.operation.kind]
-        changes[when] = changes.get(when, 0) + change
-    held = 0
-    for when in sorted(changes):
-        if changes[when]:
-            held += changes[when]
-            yield {
-                "ph": "C",
-                "name": "activation bytes",
-                "pid": pid,
-                "tid": COMPUTE_THREAD,
-                "ts": microseconds(when - origin),
-                "args": {"bytes": held},
-            }
-
-
-def _sync_starts(plan: Plan) -> list[int]:
-    slot = plan.schedule.worker_of_row() % plan.problem.num_slots
-    ends = [int(plan.schedule.end_ns[slot == s].max()) for s in range(plan.problem.num_slots)]
-    return [max(ends)] * len(ends) if plan.problem.optimizer is Optimizer.GLOBAL else ends
+    for when, held in timeline.memory(worker):
+        yield {
+            "ph": "C",
+            "name": "activation bytes",
+            "pid": pid,
+            "tid": COMPUTE_THREAD,
+            "ts": microseconds(when),
+            "args": {"bytes": held},
+        }
 
 
 def _slice(name: str, pid: int, tid: int, start_ns: int, duration_ns: int, details: Event) -> Event:

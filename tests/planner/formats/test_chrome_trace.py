@@ -4,55 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cli.show.selection import all_workers
-from cli.show.trace import COLOURS, THREAD_NAMES, microseconds, trace_events, write_trace
+from planner.formats.chrome_trace import COLOURS, THREAD_NAMES, microseconds, trace_events, write_trace
 from planner.operation import Kind
 from planner.plan import Plan
 from planner.problem import Slot, Stage
+from tests.perfetto import Importer
 from tests.plans import planned_problem, tiny_plan, tiny_schedule
 
 MANUAL = Path(__file__).parents[3] / "docs" / "cli.md"
-
-
-@dataclass(slots=True)
-class Importer:
-    """What matters of Perfetto's JSON importer.
-
-    Times are cut to nanoseconds. Events are taken by time, and in the file's order where times are equal. A slice that overlaps
-    the open one of its thread without lying in it is dropped; an arrow is tied to the slice opened last on its thread.
-    """
-
-    dropped: list[str] = field(default_factory=list)
-    open: dict[tuple[int, int], list[tuple[int, str]]] = field(default_factory=dict)
-    begun: dict[int, str] = field(default_factory=dict)
-    arrows: list[tuple[str, str]] = field(default_factory=list)
-    """Names of the slices that each arrow leads from and to."""
-
-    def take(self, events: Iterable[dict[str, Any]]) -> Importer:
-        """Import a trace."""
-        for event in sorted((e for e in events if e["ph"] != "M"), key=lambda e: int(e["ts"] * 1000.0)):
-            stack = self.open.setdefault((event["pid"], event["tid"]), [])
-            if event["ph"] == "X":
-                start = int(event["ts"] * 1000.0)
-                end = start + int(event["dur"] * 1000.0)
-                while stack and stack[-1][0] <= start:
-                    stack.pop()
-                if stack and end > stack[-1][0]:
-                    self.dropped.append(event["name"])
-                else:
-                    stack.append((end, event["name"]))
-            elif event["ph"] == "s":
-                self.begun[event["id"]] = stack[-1][1]
-            elif event["ph"] == "f":
-                self.arrows.append((self.begun[event["id"]], stack[-1][1]))
-        return self
 
 
 def odd_plan(transfer_ns: int) -> Plan:
