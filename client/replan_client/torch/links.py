@@ -7,6 +7,7 @@ will, gets a :class:`~replan_client.torch.errors.LinkBrokenError`, closes in tur
 
 from __future__ import annotations
 
+import time
 import zlib
 from collections import deque
 from collections.abc import Sequence
@@ -92,6 +93,13 @@ class Links:
         for name in (_FORWARD, _BACKWARD, _ALL):
             self._form(store, name, self.positions)
         self._form(store, _PEERS, self.peers)
+        try:
+            self.barrier()
+        except LinkBrokenError:
+            self.close()
+            raise
+        self.formed_ns = time.monotonic_ns()
+        """By this machine's monotonic clock, the end of a barrier of all workers: a moment they have in common."""
 
     def _form(self, store: dist.Store, name: str, members: Sequence[Worker]) -> None:
         if len(members) == 1:

@@ -54,3 +54,23 @@ class TimelineEvent:
     operation: Operation | None = None
     peer: Worker | None = None
     stage: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """What one worker did over some iterations.
+
+    Parameters
+    ----------
+    worker
+        Its position.
+    events
+        In the order of their ends; those of several iterations one after the other.
+    origin_ns
+        By the worker's monotonic clock, a moment that all workers have in common, such as the end of a barrier
+        (:attr:`replan_client.torch.links.Links.formed_ns`). 0 where all run on one machine and so have one clock.
+    """
+
+    worker: Worker
+    events: tuple[TimelineEvent, ...]
+    origin_ns: int = 0
