@@ -18,6 +18,9 @@ from simulation.outcome import Cause, Interval, Outcome
 from simulation.policies.policy import Answer, Lost, Mode, Policy
 from simulation.trace import Trace, TraceEvent, TraceEventKind
 
+_ROUNDING = 1e-9
+"""What is left of an iteration that floating point does not tell from a finished one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
@@ -159,7 +162,9 @@ class _Run:
             books.rollbacks += 1
             self._take_back(books.unsaved)
             books.since_checkpoint_s = 0.0
-        books.unfinished = 0.0
+        elif answer.stalls or answer.mode != self._mode:
+            # What is in flight is finished before anybody stands still.
+            books.unfinished = 0.0
         self._mode, self._later = answer.mode, None
         ends = self._now
         stalls: list[tuple[Cause, float]] = []
@@ -219,6 +224,8 @@ class _Run:
         if mode.samples_per_s > 0:
             one = mode.samples_per_s * mode.iteration_s
             books.unfinished = (books.unfinished + rate * seconds) % one
+            if one - books.unfinished < _ROUNDING * one:
+                books.unfinished = 0.0
             self._save(seconds * running, rate / running)
         return rate
 

@@ -6,17 +6,15 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from planner.failure_key import FailureKey, problem_for_key
-from planner.migration import advise_migrations
+from planner.migration import advise_migrations, best_counts
 from planner.operation import Worker
-from planner.slot_cost import SlotCost
 from simulation.choice import expected_lost_s
 from simulation.cluster import Change, Cluster
 from simulation.constants import LOOKUP_S, MIGRATION_S
 from simulation.outcome import Cause
+from simulation.placement import Counts, copying_s, levelled
 from simulation.policies.policy import WAIT, Answer, Lost, Mode
 from simulation.policies.rates import Rates
-
-Counts = tuple[int, ...]
 
 
 @dataclass(slots=True)
@@ -42,7 +40,10 @@ class RePlan:
     slot_of: dict[Worker, int] = field(default_factory=dict)
     """Slot that each live worker stands in; moved ones stand elsewhere than the job's layout has them."""
     mode: Mode = WAIT
-    _advice: dict[Counts, tuple[Counts, float]] = field(default_factory=dict)
+    _known_ways: dict[Counts, tuple[tuple[Counts, float], ...]] = field(default_factory=dict)
+
+    stage_lost: ClassVar[Lost] = Lost.SINCE_CHECKPOINT
+    """What is lost where a slot has no live worker left."""
 
     def begin(self, cluster: Cluster) -> Mode:
         """Whoever is up is spread best before training begins."""
@@ -62,11 +63,11 @@ class RePlan:
             return Answer(
                 mode=self.mode,
                 stalls=(*detection, *restart) if is_lost else restart,
-                lost=Lost.SINCE_CHECKPOINT if is_lost else Lost.NOTHING,
+                lost=self.stage_lost if is_lost else Lost.NOTHING,
             )
         for worker in change.returned:
             self.slot_of[worker] = self._best_slot(worker)
-        copying_s = self._migrate() if self.migrates and change.lost else 0.0
+        copying = self._migrate() if self.migrates and change.lost else 0.0
         mode = self._mode(self._counts())
         if not change.lost and not self.rates.pays(self.mode, mode, costs.regroup_s):
             # Whoever is back joins at the next change; nobody stands still for it now.
@@ -74,7 +75,7 @@ class RePlan:
         self.mode = mode
         plan_s = costs.solve_s if self.plan_s is None else self.plan_s
         regroup = ((Cause.RECONFIGURATION, plan_s + costs.regroup_s),)
-        migration = ((Cause.MIGRATION, copying_s),) if copying_s else ()
+        migration = ((Cause.MIGRATION, copying),) if copying else ()
         return Answer(
             mode=self.mode,
             stalls=(*detection, *migration, *regroup),
@@ -111,7 +112,7 @@ class RePlan:
         job, workers = cluster.job, cluster.workers
         self.slot_of = {worker: worker.slot for worker in workers}
         if self.migrates and len(workers) >= job.num_slots:
-            counts = self._spread(len(self.rates.periods.job.microbatches) * job.num_slots - len(workers))
+            counts = self._spread(job.num_pipelines * job.num_slots - len(workers))
             room = [job.num_pipelines - count for count in counts]
             self.slot_of, homeless = {}, []
             for worker in workers:
@@ -125,43 +126,43 @@ class RePlan:
         self.mode = self._mode(self._counts())
 
     def _spread(self, dead: int) -> Counts:
-        """Counts of some dead workers with the smallest estimate, found greedily: each goes where it then hurts least."""
+        """The better of the counts that bounds say are best, and an even spread."""
         periods = self.rates.periods
-        counts, estimate = [0] * periods.job.num_slots, periods.estimate
-        for _ in range(dead):
-            room = [s for s, count in enumerate(counts) if count < periods.job.num_pipelines - 1]
-            slot = min(room, key=lambda s: (estimate(s, counts[s] + 1), s))
-            counts[slot] += 1
-        return tuple(counts)
+        job = periods.job
+        level = levelled((dead, *(0,) * (job.num_slots - 1)))
+        best = best_counts(job.problem(), dead, periods.estimate)
+        return min((best, level), key=periods.of_counts)
 
     def _migrate(self) -> float:
         """Move workers where that is expected to pay before the next change; the seconds that copying takes."""
-        counts, rates = self._counts(), self.rates
-        new_counts, seconds = self._advised(counts)
-        if new_counts == counts:
-            return 0.0
-        best, horizon_s = rates.best, rates.between_changes_s
-        stay, move = (1 - self._mode(c).samples_per_s / best for c in (counts, new_counts))
-        stall_s = rates.costs.regroup_s
-        if expected_lost_s(stall_s + seconds, move, horizon_s) >= expected_lost_s(stall_s, stay, horizon_s):
-            return 0.0
-        self._move(counts, new_counts)
-        return seconds
+        counts = self._counts()
+        chosen = min(((counts, 0.0), *self._ways(counts)), key=self._expected_lost_s)
+        self._move(counts, chosen[0])
+        return chosen[1]
 
-    def _advised(self, counts: Counts) -> tuple[Counts, float]:
-        """Counts after the advised migrations, and how long copying takes."""
-        if counts not in self._advice:
+    def _expected_lost_s(self, way: tuple[Counts, float]) -> float:
+        """Seconds that some counts are expected to lose up to the next change, copying first."""
+        counts, seconds = way
+        slowdown = 1 - self._mode(counts).samples_per_s / self.rates.best
+        return expected_lost_s(self.rates.costs.regroup_s + seconds, slowdown, self.rates.between_changes_s)
+
+    def _ways(self, counts: Counts) -> tuple[tuple[Counts, float], ...]:
+        """Counts that migrations may lead to and how long copying takes: what bounds advise, and an even spread."""
+        if counts not in self._known_ways:
             periods = self.rates.periods
             job = periods.job
             problem = problem_for_key(job.problem(), FailureKey(dead=counts, degraded=((),) * len(counts)))
-            sizes = [job.state_bytes(slot) for slot in range(job.num_slots)]
             rate = self.rates.costs.copy_bytes_per_s * job.gpus_per_worker
-            estimate: SlotCost = periods.estimate
+            sizes = [job.state_bytes(slot) for slot in range(job.num_slots)]
             # Where sizes are not known each copy takes the same time.
             known = [size if size is not None else round(MIGRATION_S * rate) for size in sizes]
-            advice = advise_migrations(problem, estimate, known, bandwidth_bytes_per_s=rate)
-            self._advice[counts] = advice.new_counts, advice.seconds or 0.0
-        return self._advice[counts]
+            advised = advise_migrations(problem, periods.estimate, known).new_counts
+            self._known_ways[counts] = tuple(
+                (way, copying_s(counts, way, job.num_pipelines, known, rate))
+                for way in dict.fromkeys((advised, levelled(counts)))
+                if way != counts
+            )
+        return self._known_ways[counts]
 
     def _move(self, counts: Counts, new_counts: Counts) -> None:
         """Put workers of slots that give some up into those that gain."""
@@ -205,3 +206,13 @@ class WithoutSplit(RePlan):
 
     name: ClassVar[str] = "replan-no-split"
     summary: ClassVar[str] = "ours, backwards in one piece"
+
+
+@dataclass(slots=True)
+class WithShadow(RePlan):
+    """RePlan with Checkmate's checkpoints in place of written ones: a lost stage costs the iteration in flight and a restart."""
+
+    name: ClassVar[str] = "replan-shadow"
+    summary: ClassVar[str] = "ours with Checkmate's free checkpoint each iteration"
+    writes_checkpoints: ClassVar[bool] = False
+    stage_lost: ClassVar[Lost] = Lost.ITERATION

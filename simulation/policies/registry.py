@@ -13,7 +13,14 @@ from simulation.policies.checkpointing import (
     PerIterationCheckpoint,
 )
 from simulation.policies.ideal import FaultFree, FaultScaled
-from simulation.policies.ours import RePlan, WithoutMigration, WithoutNormalization, WithoutSplit, WithoutStaggering
+from simulation.policies.ours import (
+    RePlan,
+    WithoutMigration,
+    WithoutNormalization,
+    WithoutSplit,
+    WithoutStaggering,
+    WithShadow,
+)
 from simulation.policies.per_failure import PerFailureChoice
 from simulation.policies.replica import DropReplica
 from simulation.policies.spare import HotSpare
@@ -30,6 +37,7 @@ POLICIES: Final = {
         WithoutNormalization,
         WithoutStaggering,
         WithoutSplit,
+        WithShadow,
         CheckpointRestart,
         PerIterationCheckpoint,
         InMemoryCheckpoint,
