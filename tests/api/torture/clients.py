@@ -75,6 +75,7 @@ class Caller:
         """Answer below 500; ``None`` where clients are to end first, unless the request must not ``ends_early``."""
         headers = {} if key is None else {"Idempotency-Key": key}
         while not (ends_early and self.stop.is_set()):
+            assert not self._fleet.is_lost, "no server is started any more"
             url = self._fleet.any_url(self.draw)
             if url is None:
                 time.sleep(0.02)

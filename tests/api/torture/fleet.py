@@ -96,6 +96,8 @@ class Fleet:
     """Replicas on one store."""
 
     replicas: list[Replica]
+    is_lost: bool = False
+    """Set where a server cannot start any more, so that nobody waits for one."""
 
     @property
     def num_starts(self) -> int:

@@ -63,6 +63,9 @@ def torture(store: str, folder: Path, *, replicas: int, rounds: int, disturb: Di
                 done.result()
             last = reader.get(f"/v1/jobs/{JOB}")["epoch"]
             until(lambda: len(ledger.streamed) >= last, [following])
+        except BaseException:
+            fleet.is_lost = True
+            raise
         finally:
             stop.set()
             follower.stop.set()
