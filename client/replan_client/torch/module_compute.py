@@ -185,7 +185,8 @@ class ModuleCompute:
         seed = forward_seed(self._seed, self._iteration, stage.index, *microbatch)
         output = stage.forward(microbatch, message, seed=seed, labels=labels)
         if stage.is_last:
-            self._losses[microbatch] = output
+            # A number of its own: some losses leave theirs in memory as large as the output.
+            self._losses[microbatch] = output.clone()
             return None
         if spec_of(output) != spec.output:
             raise StageShapeError(

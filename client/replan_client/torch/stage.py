@@ -137,6 +137,8 @@ class Stage:
             [held.output], None if gradient is None else [gradient], [held.input], iter(self.parameters)
         )
         result = torch.zeros_like(held.input) if found[0] is None else found[0]
+        # The graph holds the input to the end of W, and would hold its gradient with it.
+        held.input.grad = None
         held.input = held.output = None
         return result
 
