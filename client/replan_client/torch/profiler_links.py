@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -10,8 +11,9 @@ import torch
 from torch.distributed import Store
 
 from replan_client.operation import Kind, Operation, Worker
+from replan_client.torch.emulation_processes import Json, run_processes
 from replan_client.torch.links import Links
-from replan_client.torch.profiler_clock import typical_us
+from replan_client.torch.profiler_errors import EmulationError
 from replan_client.torch.spec import spec_of
 
 
@@ -74,21 +76,64 @@ def measure_links(
     with Links(store, everyone, everyone[number], backend=backend, device=device, timeout_s=timeout_s) as links:
         # The first tries of a link find it cold, so more of them do not count.
         transfer = {
-            size: _typical(lambda size=size: _round_trip_us(links, size) / 2, device, repeats, warm_up)  # type: ignore[misc]
+            size: _median(lambda size=size: _round_trip_us(links, size) / 2, repeats, warm_up)  # type: ignore[misc]
             for size in sorted(set(transfer_bytes))
         }
         all_reduce = {
-            size: _typical(lambda size=size: _all_reduce_us(links, size), device, repeats, warm_up)  # type: ignore[misc]
+            size: _median(lambda size=size: _all_reduce_us(links, size), repeats, warm_up)  # type: ignore[misc]
             for size in sorted(set(all_reduce_bytes))
         }
         links.barrier()
     return LinkTimes(transfer_us=transfer, all_reduce_us=all_reduce)
 
 
-def _typical(measure: Callable[[], float], device: torch.device, repeats: int, warm_up: int) -> float:
+def measure_local_links(
+    count: int, *, transfer_bytes: Iterable[int] = (), all_reduce_bytes: Iterable[int] = (), timeout_s: float = 300.0
+) -> LinkTimes:
+    """Measure among processes of this machine, which are started for it: through memory, in place of a network.
+
+    Parameters
+    ----------
+    count
+        Processes, 2 or more.
+    transfer_bytes, all_reduce_bytes
+        Sizes to measure, each at least 0.
+    timeout_s
+        Seconds for all of it.
+
+    Raises
+    ------
+    EmulationError
+        If a process fails or time runs out.
+    """
+    if count < 2:
+        raise EmulationError(f"links between {count} processes cannot be measured; expected 2 or more")
+    sizes, sums = sorted(set(transfer_bytes)), sorted(set(all_reduce_bytes))
+    argument = {"count": count, "transfer": sizes, "all_reduce": sums}
+    by_process = run_processes(_measure, [argument] * count, timeout_s=timeout_s)
+    # Only the first one sees a message go and come back; an all-reduce is over when the last one has it.
+    return LinkTimes(
+        transfer_us=dict(zip(sizes, by_process[0]["transfer"], strict=True)),
+        all_reduce_us={size: max(found["all_reduce"][i] for found in by_process) for i, size in enumerate(sums)},
+    )
+
+
+def _measure(number: int, store: Store, argument: Json) -> Json:
+    times = measure_links(
+        store,
+        number,
+        argument["count"],
+        transfer_bytes=argument["transfer"],
+        all_reduce_bytes=argument["all_reduce"],
+    )
+    return {"transfer": list(times.transfer_us.values()), "all_reduce": list(times.all_reduce_us.values())}
+
+
+def _median(measure: Callable[[], float], repeats: int, warm_up: int) -> float:
+    """Unlike compute's, a message's usual delays are part of it: who waits for one has to be woken."""
     for _ in range(warm_up):
         measure()
-    return typical_us([measure() for _ in range(repeats)], device)
+    return statistics.median(measure() for _ in range(repeats))
 
 
 def _round_trip_us(links: Links, size: int) -> float:

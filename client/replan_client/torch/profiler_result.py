@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from replan_client.torch.profiler_job_file import Cost
+from replan_client.torch.profiler_links import LinkTimes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +39,7 @@ class StageProfile:
     optimizer_state_bytes
         State of the optimizer after its first step.
     optimizer_us
-        One step of the optimizer.
+        Weighing the gradients and one step of the optimizer.
     output_bytes
         Output of one microbatch: the message to the next stage; 0 for the last one.
     transfer_us
@@ -63,6 +65,15 @@ class StageProfile:
     transfer_us: float | None = None
     all_reduce_us: float | None = None
 
+    @property
+    def resident_bytes(self) -> int:
+        """What a worker holds beside its microbatches, for this stage.
+
+        Parameters and optimizer state twice, since the executor keeps both as they were before the last step; gradients;
+        the workspace.
+        """
+        return 2 * (self.parameter_bytes + self.optimizer_state_bytes) + self.gradient_bytes + self.workspace_bytes
+
     def to_document(self) -> dict[str, Cost]:
         """Entry of ``stages`` in a job file; what was not measured is left out, so that ``stage_costs`` says it."""
         entry: dict[str, Cost] = {
@@ -81,3 +92,18 @@ class StageProfile:
         if self.all_reduce_us is not None:
             entry["all_reduce_us"] = round(self.all_reduce_us, 3)
         return entry
+
+
+def with_link_times(profiles: Sequence[StageProfile], times: LinkTimes) -> tuple[StageProfile, ...]:
+    """Profiles with the times of their messages and all-reduces, where their sizes were measured.
+
+    Nothing follows the last stage: its transfer is 0.
+    """
+    return tuple(
+        replace(
+            profile,
+            transfer_us=times.transfer_us.get(profile.output_bytes) if profile.output_bytes else 0.0,
+            all_reduce_us=times.all_reduce_us.get(profile.gradient_bytes),
+        )
+        for profile in profiles
+    )

@@ -5,14 +5,21 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from replan_client.torch.emulation_processes import run_processes
+from replan_client.torch.profiler_errors import EmulationError
 
-torch = pytest.importorskip("torch", reason="torch, the extra of replan-client, is not installed")
+from tests.client.torch.processes import processes
 
-from replan_client.torch.emulation_processes import run_processes  # noqa: E402
-from replan_client.torch.profiler_errors import EmulationError  # noqa: E402
+
+@pytest.fixture(scope="module", autouse=True)
+def _server() -> Iterator[None]:
+    """The fork server that all tests share, which has imported what is slow to import."""
+    with processes():
+        yield
 
 
 def tell_others(number: int, store: Any, argument: Any) -> Any:

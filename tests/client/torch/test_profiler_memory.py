@@ -5,12 +5,10 @@ from __future__ import annotations
 import gc
 
 import pytest
+import torch
+from replan_client.torch.profiler_memory import CpuMeter, meter
 
 from tests.client.torch.malloc import malloc_bytes
-
-torch = pytest.importorskip("torch", reason="torch, the extra of replan-client, is not installed")
-
-from replan_client.torch.profiler_memory import CpuMeter, meter  # noqa: E402
 
 WIDTH = 256
 TENSOR = 4 * WIDTH * WIDTH
