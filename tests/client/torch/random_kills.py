@@ -84,11 +84,14 @@ class _Kills:
                     has_begun |= self._listen(name, child)
                     self.run.longest_silence_s = max(self.run.longest_silence_s, now - last_progress)
                     last_progress = now
+                    # Goes on again: the next one dies soon.
+                    next_kill = min(next_kill, now + self.draw.expovariate(1 / 0.7))
             if not has_begun:
                 last_progress = next_kill = now
             elif now >= next_kill and self.run.num_kills < self.most_kills:
                 self._kill_one()
-                next_kill = now + self.draw.expovariate(1 / 1.5)
+                # Sometimes another one dies while the others are still coming together.
+                next_kill = now + (self.draw.uniform(0, 5) if self.draw.random() < 0.25 else self.limit_s)
             for due, name in [entry for entry in self.returns if entry[0] <= now]:
                 self.returns.remove((due, name))
                 self.run.num_returns += 1
@@ -117,7 +120,8 @@ class _Kills:
             not any(self.stateful[f"{k}/{slot}"] for k in range(self.job.num_pipelines))
             for slot in range(self.job.num_slots)
         )
-        if self.draw.random() < 0.85:
+        # The last one always comes back.
+        if self.draw.random() < 0.85 or not self.children:
             self.returns.append((time.monotonic() + self.draw.uniform(0, 2), name))
 
     def _is_over(self) -> bool:
@@ -133,6 +137,7 @@ class _Kills:
             self.run.losses = [str(result) for result in ended]
             return
         finished = [result for result in self.results.values() if isinstance(result, Trained)]
+        assert finished, "somebody is left"
         # Whoever came back after the end holds nothing.
         holding = [result for result in finished if result.completed is not None]
         self.run.largest_difference = largest_difference(self.job, holding)

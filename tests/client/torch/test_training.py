@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,18 +9,18 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch, the extra of replan-client, is not installed")
 
-from replan_client.client import Client  # noqa: E402
-from replan_client.epochs import Epoch  # noqa: E402
 
-from tests.client.torch.processes import Child, Processes, processes  # noqa: E402
+from tests.client.torch.processes import processes  # noqa: E402
 from tests.client.torch.trained_jobs import (  # noqa: E402
     Part,
     Trained,
-    TrainedJob,
     job_document,
     largest_difference,
+    start_all,
     train_worker,
     trained_job,
+    wait_for_iteration,
+    wait_for_newcomer,
 )
 from tests.serving import serving  # noqa: E402
 
@@ -39,35 +38,6 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A running service."""
     with serving(tmp_path_factory.mktemp("service") / "replan.db") as server:
         yield str(server.client.base_url)
-
-
-def start_all(
-    group: Processes, url: str, job_id: str, job: TrainedJob, parts: dict[str, Part] | None = None
-) -> dict[str, Child]:
-    """Register a job and start its workers."""
-    with Client(url) as client:
-        client.register_job(job_id, job.document)
-    return {
-        name: group.start(name, train_worker, url, job_id, job, (parts or {}).get(name, Part())) for name in job.names
-    }
-
-
-def wait_for_iteration(child: Child, iteration: int) -> None:
-    """Wait until a worker has completed an iteration."""
-    while child.next_report()[0] < iteration:
-        pass
-
-
-def wait_for_newcomer(group: Processes, url: str, job_id: str, worker: str) -> Epoch:
-    """Wait until a worker that was down is live again, and there to be let in."""
-    with Client(url) as client:
-        epoch = client.current_epoch(job_id)
-        while epoch is None or not epoch.is_live(worker):
-            epoch = client.current_epoch(job_id, after=None if epoch is None else epoch.epoch, wait_s=30)
-    attempt = 0
-    while not group.store.check([f"replan/{job_id}/{epoch.epoch}.{attempt}/member/{worker}"]):
-        time.sleep(0.02)
-    return epoch
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from replan_client.client import Client
+from replan_client.epochs import Epoch
 from replan_client.errors import ClientError
 from replan_client.torch.limits import Limits
 from replan_client.torch.seeds import forward_seed
@@ -19,7 +20,7 @@ from replan_client.torch.training import Training
 from replan_client.torch.training_result import IterationReport
 from torch import Tensor, nn
 
-from tests.client.torch.processes import Here
+from tests.client.torch.processes import Child, Here, Processes
 
 WIDTH = 6
 BATCH = 4
@@ -274,3 +275,40 @@ def trained_job(document: Mapping[str, Any], **fields: Any) -> TrainedJob:
         num_microbatches=document["microbatches"],
         **fields,
     )
+
+
+def start_all(
+    group: Processes,
+    url: str,
+    job_id: str,
+    job: TrainedJob,
+    parts: Mapping[str, Part] | None = None,
+    *,
+    others: Part = Part(),
+    limits: Limits = LIMITS,
+) -> dict[str, Child]:
+    """Register a job and start its workers, some with parts of their own."""
+    with Client(url) as client:
+        client.register_job(job_id, job.document)
+    return {
+        name: group.start(name, train_worker, url, job_id, job, (parts or {}).get(name, others), limits)
+        for name in job.names
+    }
+
+
+def wait_for_iteration(child: Child, iteration: int) -> None:
+    """Wait until a worker has completed an iteration."""
+    while child.next_report()[0] < iteration:
+        pass
+
+
+def wait_for_newcomer(group: Processes, url: str, job_id: str, worker: str) -> Epoch:
+    """Wait until a worker that was down is live again, and there to be let in."""
+    with Client(url) as client:
+        epoch = client.current_epoch(job_id)
+        while epoch is None or not epoch.is_live(worker):
+            epoch = client.current_epoch(job_id, after=None if epoch is None else epoch.epoch, wait_s=30)
+    attempt = 0
+    while not group.store.check([f"replan/{job_id}/{epoch.epoch}.{attempt}/member/{worker}"]):
+        time.sleep(0.02)
+    return epoch
