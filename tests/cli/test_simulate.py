@@ -52,23 +52,8 @@ def test_generating_tells_what_was_drawn(tmp_path: Path, capsys: pytest.CaptureF
 def test_simulating_as_json(trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each policy with its goodput, lost time by cause and cost; and a picture."""
     picture = tmp_path / "p.png"
-    status = run(
-        [
-            "simulate",
-            EXAMPLE,
-            "--trace",
-            trace,
-            "--duration",
-            "1d",
-            "--policy",
-            "fault-free,replan,hot-spare",
-            "--price",
-            "2",
-            "--plot",
-            str(picture),
-            "--json",
-        ]
-    )
+    options = ["--policy", "fault-free,replan,hot-spare", "--price", "2", "--plot", str(picture)]
+    status = run(["simulate", EXAMPLE, "--trace", trace, "--duration", "1d", *options, "--json"])
     assert status == 0
     document = json.loads(capsys.readouterr().out)
     assert document["duration_s"] == 86_400
