@@ -75,7 +75,8 @@ class _Kills:
         self.children[name] = self.group.start(name, train_worker, self.url, self.job_id, self.job, part, KILL_LIMITS)
 
     def _kill_until_the_end(self) -> None:
-        last_progress = next_kill = time.monotonic() + 3.0
+        last_progress = time.monotonic()
+        next_kill: float | None = None
         has_begun = False
         while not self._is_over():
             now = time.monotonic()
@@ -84,14 +85,15 @@ class _Kills:
                     has_begun |= self._listen(name, child)
                     self.run.longest_silence_s = max(self.run.longest_silence_s, now - last_progress)
                     last_progress = now
-                    # Goes on again: the next one dies soon.
-                    next_kill = min(next_kill, now + self.draw.expovariate(1 / 0.7))
             if not has_begun:
-                last_progress = next_kill = now
+                last_progress = now
+            elif next_kill is None:
+                if not self.returns and all(self.stateful[name] for name in self.children):
+                    next_kill = now + self.draw.expovariate(1 / 0.7)
             elif now >= next_kill and self.run.num_kills < self.most_kills:
                 self._kill_one()
-                # Sometimes another one dies while the others are still coming together.
-                next_kill = now + (self.draw.uniform(0, 5) if self.draw.random() < 0.25 else self.limit_s)
+                # Mostly all are let in again before the next one dies, and sometimes it dies at once.
+                next_kill = now + self.draw.uniform(0, 5) if self.draw.random() < 0.25 else None
             for due, name in [entry for entry in self.returns if entry[0] <= now]:
                 self.returns.remove((due, name))
                 self.run.num_returns += 1

@@ -202,25 +202,25 @@ def test_the_service_may_be_killed_and_come_back(tmp_path: Path) -> None:
 
 
 def test_a_better_plan_is_taken_up_without_loss(tmp_path: Path) -> None:
-    """An improved epoch is switched to between two iterations; nobody runs one twice."""
+    """An improved epoch, found by a server that took the job over, is switched to between two iterations: none is run twice."""
     job = TrainedJob(document=TIGHT, num_pipelines=3, num_slots=4, num_stages=4, num_microbatches=16, num_iterations=20)
-    environment = {
-        "REPLAN_EVENT_DEADLINE_S": "0.001",
-        "REPLAN_IMPROVEMENT_THRESHOLD": "0",
-        "REPLAN_IMPROVEMENT_DEADLINE_S": "20",
-    }
-    with (
-        serving(tmp_path / "replan.db", "--processes", "2", environment=environment) as server,
-        processes(limit_s=200) as group,
-    ):
-        url = str(server.client.base_url)
-        children = start_all(group, url, "better", job, others=Part(waits_after=6, pause_s=0.3))
-        better = ServedJob(server.client, "better").wait_for("improved", after=1)
-        group.store.set("go", "1")
-        reports = {name: reports_of(child) for name, child in children.items()}
-        results = results_of(children)
+    hasty = {"REPLAN_EVENT_DEADLINE_S": "0.001", "REPLAN_IMPROVEMENT_THRESHOLD": "0"}
+    never, patient = ({"REPLAN_IMPROVEMENT_DEADLINE_S": deadline} for deadline in ("0.001", "3"))
+    store = tmp_path / "replan.db"
+    with processes(limit_s=200) as group:
+        with serving(store, "--processes", "2", environment=hasty | never) as server:
+            url = str(server.client.base_url)
+            children = start_all(group, url, "better", job, others=Part(waits_after=6, pause_s=0.3))
+            for child in children.values():
+                wait_for_iteration(child, 6)
+        port = url.rpartition(":")[2].strip("/")
+        with serving(store, "--processes", "2", "--port", port, environment=hasty | patient) as server:
+            better = ServedJob(server.client, "better").wait_for("improved", after=1)
+            group.store.set("go", "1")
+            reports = {name: reports_of(child) for name, child in children.items()}
+            results = results_of(children)
     assert largest_difference(job, results) <= 1e-12
     for found in reports.values():
-        assert [iteration for iteration, _, _ in found] == list(range(20))
-        assert [found[6][1], found[19][1]] == [1, better["epoch"]]
+        assert [iteration for iteration, _, _ in found] == list(range(7, 20))
+        assert [found[0][1], found[-1][1]] == [1, better["epoch"]]
     assert not any(record.rolled_back or record.attempt for result in results for record in result.generations)
