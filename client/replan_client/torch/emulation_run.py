@@ -100,6 +100,8 @@ def run_from_document(document: Json) -> EmulatedRun:
     EmulationError
         If it cannot be read.
     """
+    if not isinstance(document, dict):
+        raise EmulationError(f"the run cannot be read: it is a {type(document).__name__}; expected its fields")
     try:
         known = {"stages", "programs", "iterations", "warm_up", "runs"}
         unknown = sorted(set(document) - known)

@@ -68,8 +68,12 @@ def _parser() -> argparse.ArgumentParser:
 def _run(options: argparse.Namespace) -> None:
     if options.output is not None and options.job is None:
         raise ProfileError("--output is given without --job; expected the job file that the costs go into")
+    if options.local_links is not None and options.local_links < 2:
+        raise ProfileError(f"--local-links is {options.local_links}; expected 2 or more processes")
     # Read first: a typing error must not cost the measuring.
     text = None if options.job is None else _read(options.job)
+    if text is not None:
+        put_stages(text, ())
     here = _place(options)
     profiles: tuple[StageProfile, ...] = ()
     if here.number == 0:
@@ -101,7 +105,10 @@ class _Place:
 
 
 def _place(options: argparse.Namespace) -> _Place:
-    device = torch.device(options.device)
+    try:
+        device = torch.device(options.device)
+    except RuntimeError as error:
+        raise ProfileError(f"--device {options.device}: expected cpu or cuda") from error
     count = int(os.environ.get("WORLD_SIZE", "1"))
     if device.type == "cuda":
         if not torch.cuda.is_available():
