@@ -127,19 +127,26 @@ def reference(
     return Outcome(stages={v: arrays_of(module) for v, module in enumerate(modules)}, losses=tuple(losses))
 
 
-def train_worker(here: Here, job: PlannedJob, num_iterations: int, dtype_name: str) -> Outcome:
-    """Train as one worker, in a child of its own."""
-    me, dtype = parse_worker(here.name), getattr(torch, dtype_name)
-    store = here.store()
-    modules = {v: build_stage(v, dtype) for v in job.slot_stages[me.slot]}
+def make_compute(
+    store: dist.Store,
+    job: PlannedJob,
+    slot: int,
+    dtype: torch.dtype,
+    *,
+    modules: Mapping[int, nn.Module] | None = None,
+    limit_s: float = 60,
+) -> ModuleCompute:
+    """The stages of a slot, or other modules in their place."""
+    if modules is None:
+        modules = {v: build_stage(v, dtype) for v in job.slot_stages[slot]}
     specs = agree_on_specs(
         dist.PrefixStore("specs", store),
         modules,
         TensorSpec(shape=(BATCH, WIDTHS[0]), dtype=dtype),
         num_stages=job.num_stages,
-        timeout_s=here.limit_s,
+        timeout_s=limit_s,
     )
-    compute = ModuleCompute(
+    return ModuleCompute(
         modules,
         {v: make_optimizer(module) for v, module in modules.items()},
         specs,
@@ -147,6 +154,14 @@ def train_worker(here: Here, job: PlannedJob, num_iterations: int, dtype_name: s
         data=make_data(job.num_stages, dtype),
         loss_fn=loss_fn,
     )
+
+
+def train_worker(here: Here, job: PlannedJob, num_iterations: int, dtype_name: str) -> Outcome:
+    """Train as one worker, in a child of its own."""
+    me, dtype = parse_worker(here.name), getattr(torch, dtype_name)
+    store = here.store()
+    modules = {v: build_stage(v, dtype) for v in job.slot_stages[me.slot]}
+    compute = make_compute(store, job, me.slot, dtype, modules=modules, limit_s=here.limit_s)
     program = job.program(me)
     with Links(dist.PrefixStore("links", store), job.positions, me, timeout_s=here.limit_s) as links:
         runner = Runner(links, compute)
