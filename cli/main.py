@@ -48,7 +48,23 @@ def cli() -> None:
     """
 
 
-for _command in (plan, bounds, validate, replay, program, show, export, serve, precompute, store, keys, jobs, report, simulate, trace):
+for _command in (
+    plan,
+    bounds,
+    validate,
+    replay,
+    program,
+    show,
+    export,
+    serve,
+    precompute,
+    store,
+    keys,
+    jobs,
+    report,
+    simulate,
+    trace,
+):
     cli.add_command(_command)
 
 
