@@ -30,6 +30,7 @@ from replan_client.torch.limits import Limits
 from replan_client.torch.rendezvous import Rendezvous
 from replan_client.torch.reporting import Reporter
 from replan_client.torch.training import Training
+from replan_client.torch.training_errors import RendezvousError
 from replan_client.torch.training_loop import TrainingLoop
 from replan_client.torch.training_result import TrainingResult
 
@@ -105,12 +106,21 @@ class Trainer:
         StageLostError, StateLostError
             If nobody holds the state of some stage any more: restart from a checkpoint.
         NoPlanError, RendezvousError
-            If no plan is made, or live workers do not come together, in the time that the limits give.
+            If no plan is made, or live workers do not come together, in the time that the limits give; or if the store is gone.
         StateFormatError, StageShapeError, UnsplittableStageError, SharedParameterError
             If the modules or optimizers are not what they have to be.
         ClientError
             If the job was deleted, or the service refuses its client.
         """
+        try:
+            return self._train()
+        except torch.distributed.DistError as error:
+            raise RendezvousError(
+                f"the store of job {self._job_id!r} does not answer: {str(error).partition(chr(10))[0]}",
+                hint="keep it in a process that outlives the workers; start anew from a checkpoint, with an empty store",
+            ) from error
+
+    def _train(self) -> TrainingResult:
         limits = self._limits
         with Heartbeat(self._store, self._worker, interval_s=limits.heartbeat_interval_s):
             feed = AssignmentFeed(self._client, self._job_id, self._worker)

@@ -12,7 +12,7 @@ from replan_client.client import Client
 from replan_client.errors import NoPlanError, NotFailedError, StageLostError
 from replan_client.jobs import Event
 from replan_client.program import GlobalBarrier
-from replan_client.torch.assignments import Assignment, AssignmentFeed
+from replan_client.torch.assignments import PASSING_ERRORS, Assignment, AssignmentFeed
 from replan_client.torch.errors import LinkBrokenError
 from replan_client.torch.formation import Formation, Formed
 from replan_client.torch.limits import Limits
@@ -67,33 +67,28 @@ class TrainingLoop:
         self._version: int | None = None
         self._has_trained = False
         self._kept_before: int | None = None
+        self._attempted: tuple[int, int | None] | None = None
+        self._num_attempts = 0
         self._links: Links | None = None
         self._losses: dict[int, Mapping[tuple[int, int], float]] = {}
         self._records: list[GenerationRecord] = []
 
     def run(self) -> TrainingResult:
         """Train to the end."""
-        at_least, failed_attempts = 1, 0
+        at_least = 1
         while not self._rendezvous.is_finished():
             began = time.monotonic()
             assignment = self._next_assignment(at_least)
+            self._count_attempt(assignment)
             state = self._state_for(assignment)
             before = state.live
             formed = self._formation.form(assignment, self._states, self._version)
-            if formed is None:
-                failed_attempts = failed_attempts + 1 if assignment.number == at_least else 0
-                if failed_attempts > _MOST_ATTEMPTS:
-                    raise RendezvousError(
-                        f"epoch {at_least} could not be begun in {_MOST_ATTEMPTS} attempts",
-                        hint="see why the workers cannot connect to each other",
-                    )
-                at_least = assignment.number
-                continue
-            self._begin(formed, state, before, began)
-            at_least, is_finished = self._train_in(formed, state)
-            if is_finished:
-                break
-            failed_attempts = 0
+            at_least = assignment.number
+            if formed is not None:
+                self._begin(formed, state, before, began)
+                at_least, is_finished = self._train_in(formed, state)
+                if is_finished:
+                    break
         return self._result()
 
     def close(self) -> None:
@@ -103,6 +98,17 @@ class TrainingLoop:
             self._links = None
 
     # What to run
+
+    def _count_attempt(self, assignment: Assignment) -> None:
+        """Give up where one epoch is tried again and again and nothing comes of it: that is no failure of workers."""
+        what = (assignment.number, self._version)
+        self._num_attempts = self._num_attempts + 1 if what == self._attempted else 1
+        self._attempted = what
+        if self._num_attempts > _MOST_ATTEMPTS:
+            raise RendezvousError(
+                f"{_MOST_ATTEMPTS} attempts at epoch {assignment.number} completed no iteration",
+                hint="see in the log why the workers do not stay connected",
+            )
 
     def _next_assignment(self, at_least: int) -> Assignment:
         """The newest epoch that can be run, with at least this number.
@@ -126,7 +132,7 @@ class TrainingLoop:
                     f"epoch {newest.number} of job {self._job_id!r}: {newest.lost.message}", hint=newest.lost.hint
                 )
             if not newest.epoch.is_live(self._name):
-                self._come_back(newest)
+                self._come_back(newest, until)
             elif newest.program is not None:
                 return newest
 
@@ -140,14 +146,14 @@ class TrainingLoop:
         message = f"epoch {seen.number} of job {self._job_id!r} has no plan: {problem.message}"
         return NoPlanError(message, hint=problem.hint, code=problem.code)
 
-    def _come_back(self, newest: Assignment) -> None:
+    def _come_back(self, newest: Assignment, until: float) -> None:
         """Report this worker as recovered, without the state it had: others went on without it."""
         self._states.clear()
         self._computes.clear()
         self._version = None
         self._has_trained = True
         refusal = None
-        if self._rejoin:
+        while self._rejoin:
             try:
                 self._client.report(self._job_id, Event(kind="node_recovered", workers=(self._name,)))
             except NotFailedError as error:
@@ -155,8 +161,12 @@ class TrainingLoop:
                 if current is not None and current.is_live(self._name):
                     return
                 refusal = error.message
-            else:
-                return
+                break
+            except PASSING_ERRORS:
+                if time.monotonic() > until:
+                    raise
+                continue
+            return
         raise ExcludedError(
             f"worker {self._name} is down in epoch {newest.number} of job {self._job_id!r}"
             + ("" if refusal is None else f", and cannot come back: {refusal}"),
@@ -322,11 +332,15 @@ class TrainingLoop:
         return not self._rendezvous.missing(self._rendezvous.present(newest.number), "member", new)
 
     def _linger(self, formed: Formed, epoch: int) -> None:
-        """Keep connections that others may still read from, where this worker is not part of what follows."""
+        """Keep connections that others may still read from, where this worker is not part of what follows and will close them."""
         newest = self._feed.latest
         if newest is None or newest.number < epoch or newest.program is not None:
             return
-        self._formation.gather(formed.generation, "left", formed.assignment.names, self._version)
+        until = time.monotonic() + self._limits.heartbeat_timeout_s
+        while self._rendezvous.missing(formed.generation, "left", formed.assignment.names):
+            if self._rendezvous.is_over(formed.generation) or time.monotonic() > until:
+                return
+            time.sleep(self._limits.poll_s)
 
     def _leave_broken(self, formed: Formed) -> int:
         self._rendezvous.break_up(formed.generation)
