@@ -151,7 +151,7 @@ def test_figures_that_are_none_are_refused(figure: str) -> None:
     content=st.binary(max_size=80)
     | st.recursive(st.none() | st.integers() | st.text(max_size=3), st.lists).map(json.dumps).map(str.encode)
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_whatever_comes_is_an_epoch_or_an_error(content: bytes) -> None:
     """Nothing else leaves the reader."""
     with pytest.raises(AnswerError):

@@ -108,7 +108,7 @@ def test_all_that_helps_is_kept() -> None:
     ),
     status=st.sampled_from([301, 307, 400, 404, 422, 429, 500, 502, 503]),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_whatever_comes_becomes_an_error(content: bytes, status: int) -> None:
     """Nothing breaks the reader; what is no problem document is said to be none, and may be asked for again where it says so."""
     error = read_problem(status, content)

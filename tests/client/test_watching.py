@@ -14,6 +14,7 @@ import pytest
 from replan_client import following
 from replan_client.async_client import AsyncClient
 from replan_client.client import Client
+from replan_client.epochs import Epoch
 from replan_client.errors import (
     AccessError,
     AnswerError,
@@ -152,6 +153,34 @@ def test_a_job_that_is_registered_later_and_deleted(client: Client, url: str, se
                 watcher.wait_newer(1, LONG_S)
         assert caught.value.code == "job_deleted"
         assert watcher.wait_newer(0, 0) is not None
+
+
+def test_a_deletion_is_found_out_by_polls(client: Client, url: str, job_id: str, server: Server) -> None:
+    """A job that is known and then is not there was deleted, also where no stream says so."""
+    with proxied(url) as proxy:
+        proxy.before = lambda request: REFUSALS["not there"] if "/stream" in request.target else None
+        with watching(proxy.url, job_id) as watcher:
+            assert watcher.wait_newer(0, LONG_S) is not None
+            server.client.delete(f"/v1/jobs/{job_id}")
+            with pytest.raises(JobDeletedError):
+                watcher.wait_newer(1, LONG_S)
+
+
+def test_a_silent_stream_goes_on(client: Client, url: str, job_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit is for the first sign of life; a stream that came alive may be silent for longer."""
+    monkeypatch.setattr(following, "_FIRST_SIGN_S", 0.5)
+    found: list[Epoch] = []
+    trouble: list[ClientError | None] = []
+
+    async def main() -> None:
+        async with AsyncClient(url) as connection:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(2):
+                    await connection.follow(job_id, found.append, on_trouble=trouble.append)
+
+    asyncio.run(main())
+    assert [epoch.epoch for epoch in found] == [1]
+    assert set(trouble) == {None}
 
 
 def test_a_watcher_of_no_job(client: Client) -> None:
