@@ -12,7 +12,16 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import FastAPI
 from pydantic.json_schema import models_json_schema
 
-from api import routes_epochs, routes_events, routes_health, routes_jobs, routes_operations, routes_plans
+from api import (
+    routes_epochs,
+    routes_events,
+    routes_health,
+    routes_jobs,
+    routes_operations,
+    routes_page,
+    routes_plans,
+    routes_views,
+)
 from api.answers import PlanSummary, WorkerProgram
 from api.background import Background
 from api.drain import Drain
@@ -44,6 +53,7 @@ from api.service import PlanService
 from api.settings import Settings
 from api.store import Store
 from api.store.watch import EpochFeed
+from api.views.forms import Cluster, WhatIfRequest
 from planner.formats.job_models import JobModel
 from planner.formats.plan_document import PlanDocument
 
@@ -66,6 +76,8 @@ _FORMS = (
     Acknowledgement,
     PrecomputeRequest,
     OperationAnswer,
+    Cluster,
+    WhatIfRequest,
 )
 """What routes read and write as bytes."""
 
@@ -99,7 +111,16 @@ def create_app(settings: Settings, *, worker_command: Sequence[str] = DEFAULT_CO
     install(app)
     _add_middleware(app, settings, telemetry)
     # In this order: the first route that fits answers, and thousands of workers ask for the first ones at once.
-    for routes in (routes_epochs, routes_events, routes_jobs, routes_operations, routes_plans, routes_health):
+    for routes in (
+        routes_epochs,
+        routes_events,
+        routes_jobs,
+        routes_operations,
+        routes_plans,
+        routes_health,
+        routes_views,
+        routes_page,
+    ):
         app.include_router(routes.router)
     _complete_openapi(app, has_keys=needs_keys(settings))
     return app

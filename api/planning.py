@@ -10,6 +10,7 @@ from api.jobs import materialise, slot_bounds
 from api.messages import Handler
 from api.models import PlanOptions, PlanRequest
 from api.precompute import keys, template
+from api.views import drawing
 from planner.failures import parse_failures
 from planner.formats.job_file import job_from_document
 from planner.formats.plan_file import dump_plan, load_plan
@@ -150,5 +151,6 @@ HANDLERS: Mapping[bytes, Handler] = {
     keys.HANDLER: keys.answer_keys,
     materialise.HANDLER: materialise.answer_materialise,
     slot_bounds.HANDLER: slot_bounds.answer_slot_bounds,
+    drawing.HANDLER: drawing.answer_drawing,
 }
 """What a request may name as its first part."""

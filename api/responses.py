@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import Request, Response
@@ -64,6 +66,50 @@ def stored(request: Request, content: bytes, sha256: str) -> Response:
     if matches(request.headers.getlist("if-none-match"), etag):
         return Response(status_code=304, headers=headers)
     return Response(content, media_type=JSON, headers=headers)
+
+
+def packed(
+    request: Request,
+    content: bytes,
+    etag: str,
+    *,
+    media_type: str = JSON,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """Stored gzip bytes, unpacked where the client does not take them; the tag is weak since it stands for both.
+
+    Parameters
+    ----------
+    request
+        Who asks.
+    content
+        The bytes in gzip.
+    etag
+        Their tag, quoted.
+    media_type
+        Of the bytes once they are unpacked.
+    headers
+        Further headers; ``None`` for what may be kept for ever.
+    """
+    sent = {
+        "ETag": f"W/{etag}",
+        "Vary": "Accept-Encoding",
+        **({"Cache-Control": IMMUTABLE} if headers is None else headers),
+    }
+    if matches(request.headers.getlist("if-none-match"), etag):
+        return Response(status_code=304, headers=sent)
+    if _takes_gzip(request.headers.get("accept-encoding", "")):
+        return Response(content, media_type=media_type, headers={**sent, "Content-Encoding": "gzip"})
+    return Response(gzip.decompress(content), media_type=media_type, headers=sent)
+
+
+def _takes_gzip(accepted: str) -> bool:
+    """Whether an Accept-Encoding header allows gzip."""
+    for part in accepted.split(","):
+        coding, _, quality = part.partition(";")
+        if coding.strip().lower() in ("gzip", "x-gzip"):
+            return quality.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    return False
 
 
 def matches(if_none_match: list[str], etag: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 from typing import Any
 
@@ -15,7 +14,7 @@ from api.jobs.epoch_body import EpochBody
 from api.jobs.materialise import Materialised
 from api.jobs.reading import after_of, epoch_of, job_id_of, last_event_of, no_live_worker, wait_of
 from api.observability.waiting import waiting
-from api.responses import IMMUTABLE, JSON, NOT_MODIFIED, document_answers, json_of, matches, problems
+from api.responses import IMMUTABLE, JSON, NOT_MODIFIED, document_answers, json_of, matches, packed, problems
 from api.routes_jobs import jobs_of
 from api.routes_raw import RawRoute, parameters
 from api.store import EpochRecord
@@ -89,7 +88,7 @@ async def get_program(request: Request) -> Response:
     if made is None:
         made = await materialiser.get(name, number)
     worker, program = _program(made, number, request.path_params["worker"])
-    return _packed(request, program, f'"{made.plan_id}/{worker}"')
+    return packed(request, program, f'"{made.plan_id}/{worker}"')
 
 
 @router.get(
@@ -102,7 +101,7 @@ async def get_program(request: Request) -> Response:
 async def get_plan(request: Request) -> Response:
     """Give the whole plan; ``replan validate``, ``replay`` and ``show`` read it."""
     made = await jobs_of(request).materialiser.get(job_id_of(request), epoch_of(request))
-    return _packed(request, made.plan, f'"{made.plan_id}"')
+    return packed(request, made.plan, f'"{made.plan_id}"')
 
 
 @router.get(
@@ -171,22 +170,3 @@ def _program(made: Materialised, epoch: int, name: str) -> tuple[str, bytes]:
     if worker is None or program is None:
         raise no_live_worker(epoch, name)
     return worker, program
-
-
-def _packed(request: Request, content: bytes, etag: str) -> Response:
-    """Stored gzip bytes, unpacked where the client does not take them; the tag is weak since it stands for both."""
-    headers = {"ETag": f"W/{etag}", "Cache-Control": IMMUTABLE, "Vary": "Accept-Encoding"}
-    if matches(request.headers.getlist("if-none-match"), etag):
-        return Response(status_code=304, headers=headers)
-    if _takes_gzip(request.headers.get("accept-encoding", "")):
-        return Response(content, media_type=JSON, headers={**headers, "Content-Encoding": "gzip"})
-    return Response(gzip.decompress(content), media_type=JSON, headers=headers)
-
-
-def _takes_gzip(accepted: str) -> bool:
-    """Whether an Accept-Encoding header allows gzip."""
-    for part in accepted.split(","):
-        coding, _, quality = part.partition(";")
-        if coding.strip().lower() in ("gzip", "x-gzip"):
-            return quality.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
-    return False

@@ -33,6 +33,7 @@ from api.precompute.options import PrecomputeOptions
 from api.settings import Settings
 from api.store import Appended, EpochRecord, JobRecord, OperationRecord, Store
 from api.store.watch import EpochFeed, IsGone
+from api.views.views import Views
 from planner.errors import NotFoundError, SolverError
 from planner.failure_state import FailureState, carry_over
 from planner.plan_content import canonical_json
@@ -129,6 +130,19 @@ class JobService:
             telemetry=telemetry,
         )
         self.watcher = Watcher(store=store, feed=feed, current=current, heartbeat_s=settings.heartbeat_s)
+        self.views = Views(
+            store=store,
+            pool=pool,
+            feed=feed,
+            jobs=self.jobs,
+            templates=self._templates,
+            maker=self._maker,
+            materialiser=self.materialiser,
+            watcher=self.watcher,
+            acknowledger=self.acknowledger,
+            current=self._current_of,
+            settings=settings,
+        )
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
         self._start: asyncio.Task[None] | None = None
         feed.call_when_gone(self._forget)
@@ -144,6 +158,7 @@ class JobService:
             self._start.cancel()
             await asyncio.gather(self._start, return_exceptions=True)
         await self._improver.close()
+        await self.views.close()
         await self.materialiser.close()
 
     async def register(self, job_id: str, form: JobRegistration) -> Registered:

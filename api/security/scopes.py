@@ -52,11 +52,15 @@ _FETCH = ("GET", "HEAD")
 _RULES: tuple[tuple[tuple[str, ...], re.Pattern[str], Access], ...] = tuple(
     (methods, re.compile(pattern, re.DOTALL), access)
     for methods, pattern, access in (
-        (_FETCH, rf"{_EPOCH}(/plan|/acknowledgements|/programs/.+)?", _READ),
-        (_FETCH, "/healthz", Access(scope=None)),
+        (_FETCH, rf"{_EPOCH}(/plan|/acknowledgements|/programs/.+|/timeline|/trace)?", _READ),
+        # The page's own files hold nothing that a key is for.
+        (_FETCH, "/healthz|/|/page/[^/]+", Access(scope=None)),
         (_FETCH, "/readyz|/metrics", Access(scope=Scope.READ, is_open_on_loopback=True)),
         (_FETCH, "/openapi.json", _READ),
-        (_FETCH, rf"/v1/jobs|{_JOB}(/epochs|/stream|/operations)?", _READ),
+        (_FETCH, rf"/v1/jobs|{_JOB}(/epochs|/stream|/operations|/cluster|/heat)?", _READ),
+        (_FETCH, "/v1/overview(/stream)?", _READ),
+        # Changes nothing, and searches only in the background of real events.
+        (("POST",), f"{_JOB}/what-if", _READ),
         (_FETCH, "/v1/operations/[^/]+", _READ),
         (_FETCH, "/v1/plans/[^/]+(/summary|/programs/.+)?", _READ),
         (("POST",), rf"{_JOB}/events|{_EPOCH}/acknowledgements|/v1/plans", _REPORT),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from api.store.epoch_damage import EpochDamageRows
 from api.store.jobs import JobRows
 from api.store.keys import KeyRows
+from api.store.looking import LookingRows
 from api.store.operations import OperationRows
 from api.store.plans import PlanRows
 from api.store.pruning import PruningRows
@@ -12,7 +13,7 @@ from api.store.template_transfer import TemplateTransferRows
 from api.store.versions import schema_version
 
 
-class Store(PlanRows, TemplateTransferRows, JobRows, EpochDamageRows, OperationRows, KeyRows, PruningRows):
+class Store(PlanRows, TemplateTransferRows, JobRows, EpochDamageRows, OperationRows, KeyRows, PruningRows, LookingRows):
     """Everything the service remembers, in one SQLite file or PostgreSQL database.
 
     Safe to use from several threads, and by several servers at once. What a method that writes has returned is durable.

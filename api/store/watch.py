@@ -23,6 +23,8 @@ _PROBE_S = 10.0
 _ANSWER_S = 5.0
 """Seconds that PostgreSQL has for an answer, from when on its connection is taken for lost."""
 _WOKEN_AT_ONCE = 32
+_ANY_JOB = ""
+"""Stands for all jobs together among those that are waited for; no job has an empty id."""
 _RECONNECT_S = (0.1, 0.5, 2.0)
 _LOG = logging.getLogger("replan.store")
 Run: TypeAlias = Callable[[str, Callable[[], Coroutine[Any, Any, None]]], asyncio.Task[None]]
@@ -67,6 +69,7 @@ class EpochFeed:
         self._is_closed = False
         self._connected = asyncio.Event()
         self._on_gone: Callable[[IsGone], None] = _tell_nobody
+        self._num_changes = 0
 
     async def __aenter__(self) -> EpochFeed:
         """Start to listen; the store need not answer yet."""
@@ -87,6 +90,11 @@ class EpochFeed:
         self._is_closed = True
         for job_id in list(self._waiting):
             self._wake(job_id, None)
+
+    @property
+    def num_changes(self) -> int:
+        """How often any job got an epoch or was deleted, since this began to listen."""
+        return self._num_changes
 
     @property
     def is_closed(self) -> bool:
@@ -119,6 +127,15 @@ class EpochFeed:
         elif epoch > self._latest.get(job_id, 0):
             self._latest[job_id] = epoch
             self._wake(job_id, epoch)
+        else:
+            return
+        self._num_changes += 1
+        self._wake(_ANY_JOB, None)
+
+    async def wait_for_any(self, seen: int, timeout: float) -> None:
+        """Wait until there were other changes than the ``seen`` first ones, the feed closes, or ``timeout`` seconds are over."""
+        if seen == self._num_changes:
+            await self.wait(_ANY_JOB, 0, timeout)
 
     async def wait(self, job_id: str, after: int, timeout: float) -> None:
         """Wait until a job has an epoch behind ``after``, it is deleted, the feed closes, or ``timeout`` seconds are over.

@@ -74,6 +74,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
             "worker": ["0/0", "2/3", "rank:6", "1/2"],
             "operation_id": [operation["id"]],
             "plan_id": [plan["plan_id"]],
+            "name": ["index.html", "app.js"],
         }
         yield Target(running, names)
 
@@ -105,7 +106,7 @@ def cases(label: str, mode: GenerationMode, names: dict[str, list[Any]]) -> st.S
         )
     if label in ("POST /v1/plans", "PUT /v1/jobs/{job_id}"):
         found.append(st.builds(nearly_right, found[0], st.randoms(use_true_random=False)))
-    if label.endswith("/events"):
+    if label.endswith(("/events", "/what-if")):
         found.append(st.builds(about_nodes, found[-1], _NODES))
     return st.one_of(found)
 
@@ -131,7 +132,11 @@ def nearly_right(case: Case, draw: Any) -> Case:
 def about_nodes(case: Case, nodes: str) -> Case:
     """Name nodes that are there."""
     if isinstance(case.body, dict):
-        case.body |= {"nodes": nodes, "ranks": [], "workers": [], "expected_epoch": None}
+        named = {"nodes": nodes, "ranks": [], "workers": [], "expected_epoch": None}
+        events = case.body.get("events")
+        for event in [case.body] if events is None else events:
+            if isinstance(event, dict):
+                event.update(named)
     return case
 
 

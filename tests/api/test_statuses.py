@@ -27,9 +27,11 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /v1/jobs/{job_id}/events": {"kind": "node_failed", "nodes": "n[02,06,10]"},
     "POST /v1/jobs/{job_id}/epochs/{epoch}/acknowledgements": {"worker": "0/0"},
     "POST /v1/jobs/{job_id}/precompute": {"tolerance": 0, "deadline_s": 0.05},
+    "POST /v1/jobs/{job_id}/what-if": {"events": [{"kind": "node_failed", "nodes": "n05"}]},
     "POST /v1/plans": {"job": DOCUMENT, "options": {"deadline_s": 0.05}},
 }
 STREAM = "GET /v1/jobs/{job_id}/stream"
+WHAT_IF = "POST /v1/jobs/{job_id}/what-if"
 # A fault of the service is documented everywhere; only what has a checksum in the store can be damaged on purpose.
 FAULTS = {
     f"GET /v1/{path}"
@@ -40,12 +42,18 @@ FAULTS = {
         "jobs/{job_id}/epochs/{epoch}",
         "jobs/{job_id}/stream",
         "jobs/{job_id}/epochs/{epoch}/acknowledgements",
+        "jobs/{job_id}/epochs/{epoch}/timeline",
+        "jobs/{job_id}/epochs/{epoch}/trace",
+        "jobs/{job_id}/cluster",
+        "jobs/{job_id}/heat",
+        "overview",
         "jobs/{job_id}",
         "plans/{plan_id}",
         "plans/{plan_id}/summary",
         "plans/{plan_id}/programs/{worker}",
     )
 } | {
+    WHAT_IF,
     "POST /v1/jobs/{job_id}/events",
     "POST /v1/jobs/{job_id}/epochs/{epoch}/acknowledgements",
     "POST /v1/jobs/{job_id}/precompute",
@@ -60,7 +68,7 @@ class Survey:
         self.store = store
         self.seen: dict[str, set[int]] = defaultdict(set)
         self.documented: dict[str, set[int]] = defaultdict(set)
-        self.names = {"job_id": "job", "epoch": "1", "worker": "0/0"}
+        self.names = {"job_id": "job", "epoch": "1", "worker": "0/0", "name": "index.html"}
         self.app: Any = None
         self.is_last = False
         self.client: httpx2.AsyncClient
@@ -133,10 +141,11 @@ async def usual_answers(survey: Survey) -> list[str]:
         await survey.send(current, query="?after=9")
         await survey.send(STREAM, query="?after=9")
         await survey.send(events, body=BODIES[events] | {"expected_epoch": 9})
+        await survey.send(WHAT_IF, body=BODIES[WHAT_IF] | {"expected_epoch": 9})
         for _ in range(2):
             lost = await survey.send(events, headers={"Idempotency-Key": "lost"})
         assert lost.json()["problem"]["code"] == "stage_lost"
-        for part in ("plan", "programs/{worker}"):
+        for part in ("plan", "programs/{worker}", "timeline", "trace"):
             await survey.send("GET /v1/jobs/{job_id}/epochs/{epoch}/" + part, epoch="2")
         await survey.send("PUT /v1/jobs/{job_id}", body={"job": TOO_LARGE})
         await survey.send("POST /v1/plans", body={"job": DOCUMENT, "failures": {"fail": ["n[02,06,10]"]}})
@@ -154,8 +163,22 @@ async def usual_answers(survey: Survey) -> list[str]:
 
 async def wrong_names(survey: Survey) -> None:
     """Ask for what is not there, and for what cannot be."""
-    nothing = {"job_id": "nobody", "epoch": "77", "worker": "7/7", "plan_id": "0" * 64, "operation_id": "0" * 32}
-    nonsense = {"job_id": "-", "epoch": "0", "worker": "w" * 25, "plan_id": "0" * 65, "operation_id": "0" * 65}
+    nothing = {
+        "name": "nothing",
+        "job_id": "nobody",
+        "epoch": "77",
+        "worker": "7/7",
+        "plan_id": "0" * 64,
+        "operation_id": "0" * 32,
+    }
+    nonsense = {
+        "name": "n" * 65,
+        "job_id": "-",
+        "epoch": "0",
+        "worker": "w" * 25,
+        "plan_id": "0" * 65,
+        "operation_id": "0" * 65,
+    }
     for label in [label for label in survey.documented if "{" in label]:
         if not label.startswith("PUT"):
             await survey.send(label, **nothing)
@@ -215,7 +238,7 @@ async def solvers_too_slow(survey: Survey, unread: str) -> None:
         await survey.send("PUT /v1/jobs/{job_id}", body=other)
         await survey.send("POST /v1/plans", body=other | {"options": {"deadline_s": 1e-6}})
         await survey.send("GET /v1/plans/{plan_id}/programs/{worker}", plan_id=unread)
-        for part in ("plan", "programs/{worker}"):
+        for part in ("plan", "programs/{worker}", "timeline", "trace"):
             await survey.send("GET /v1/jobs/{job_id}/epochs/{epoch}/" + part)
 
 

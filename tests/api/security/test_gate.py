@@ -75,14 +75,15 @@ async def running(tmp_path: Path, **settings: Any) -> AsyncIterator[Bench]:
         yield Bench(app, keys)
 
 
-def test_every_operation_but_health_needs_a_key(tmp_path: Path) -> None:
+def test_every_operation_but_health_and_the_page_s_files_needs_a_key(tmp_path: Path) -> None:
     """Without a key, with a wrong one, or with another scheme each operation is 401 and says how to come with one."""
 
     async def check() -> None:
         async with running(tmp_path, refusal_rate=0) as bench:
             paths = bench.app.openapi()["paths"]
             operations = {(method.upper(), path) for path, item in paths.items() for method in item}
-            for method, path in (operations - {("GET", "/healthz")}) | {("GET", "/openapi.json"), ("GET", "/nothing")}:
+            open_to_all = {("GET", "/healthz"), ("GET", "/"), ("GET", "/page/{name}")}
+            for method, path in (operations - open_to_all) | {("GET", "/openapi.json"), ("GET", "/nothing")}:
                 for key in (
                     None,
                     new_key(),

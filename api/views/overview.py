@@ -1,0 +1,180 @@
+"""How all jobs stand, for people: kept for a moment, so that many pages cost no more than one."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator
+from contextlib import nullcontext, suppress
+from datetime import UTC, datetime
+
+from anyio import to_thread
+
+from api.jobs.acknowledging import Acknowledger
+from api.jobs.epoch_body import EpochBody, read_body
+from api.jobs.loaded import JobCache, LoadedJob
+from api.jobs.watching import Watcher
+from api.store import EpochRecord, JobEntry, Store
+from api.store.watch import EpochFeed
+from api.views.forms import JobOverview, Overview
+from planner.errors import NotFoundError, ReplanError
+
+FRESH_S = 1.0
+"""Seconds for which an overview is good while no epoch comes: acknowledgements show up that much later."""
+BEAT_S = 2.0
+"""Seconds after which a stream says something, so that a page soon knows that it has lost the service."""
+_PAGE = 1000
+_RETRY_MS = (300, 1500)
+_SHOWN = 16
+_MOST_NODES = 200
+
+
+class Overviews:
+    """Reads how all jobs stand.
+
+    Parameters
+    ----------
+    store, feed, watcher, acknowledger, jobs
+        Where jobs, epochs and acknowledgements are read; owned by the caller.
+    version
+        Version of RePlan.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        feed: EpochFeed,
+        watcher: Watcher,
+        acknowledger: Acknowledger,
+        jobs: JobCache,
+        version: str,
+    ) -> None:
+        self._store = store
+        self._feed = feed
+        self._watcher = watcher
+        self._acknowledger = acknowledger
+        self._jobs = jobs
+        self._version = version
+        self._lock = asyncio.Lock()
+        self._kept: tuple[int, float, tuple[JobOverview, ...]] | None = None
+        self._facts: dict[str, tuple[EpochRecord, JobOverview]] = {}
+
+    async def read(self) -> Overview:
+        """How all jobs stand now; raises :class:`ReplanError` where the store cannot be read."""
+        return Overview(version=self._version, now=_text(datetime.now(UTC)), jobs=list(await self._rows()))
+
+    async def stream(self) -> AsyncIterator[bytes]:
+        """Server-sent events: ``overview`` with all jobs first, then ``job`` for each that changed and ``gone`` for deleted ones.
+
+        ``beat`` comes every two seconds in between, ``trouble`` in its place where the store does not answer.
+        """
+        yield f"retry: {random.randint(*_RETRY_MS)}\n\n".encode()
+        shown: dict[str, JobOverview] | None = None
+        while not self._feed.is_closed:
+            seen = self._feed.num_changes
+            try:
+                rows = {row.id: row for row in await self._rows()}
+            except ReplanError as error:
+                yield _frame("trouble", f'{{"code":"{error.code}"}}')
+            else:
+                if shown is None:
+                    yield _frame("overview", (await self.read()).model_dump_json())
+                else:
+                    for row in rows.values():
+                        if shown.get(row.id) != row:
+                            yield _frame("job", row.model_dump_json())
+                    for job_id in shown.keys() - rows.keys():
+                        yield _frame("gone", f'{{"id":"{job_id}"}}')
+                    yield _frame("beat", f'{{"now":"{_text(datetime.now(UTC))}"}}')
+                shown = rows
+            await self._feed.wait_for_any(seen, BEAT_S)
+
+    async def _rows(self) -> tuple[JobOverview, ...]:
+        async with self._lock:
+            changes, now = self._feed.num_changes, time.monotonic()
+            if self._kept is not None and self._kept[0] == changes and now - self._kept[1] < FRESH_S:
+                return self._kept[2]
+            rows = []
+            for entry in await to_thread.run_sync(self._entries):
+                # One that was deleted meanwhile is none any more.
+                with suppress(NotFoundError):
+                    rows.append(await self._row(entry))
+            self._facts = {row.id: self._facts[row.id] for row in rows}
+            self._kept = (changes, now, tuple(rows))
+            return self._kept[2]
+
+    def _entries(self) -> list[JobEntry]:
+        found: list[JobEntry] = []
+        while True:
+            page = self._store.list_jobs(found[-1].job_id if found else None, _PAGE)
+            found += page
+            if len(page) < _PAGE:
+                return [entry for entry in found if entry.current_epoch]
+
+    async def _row(self, entry: JobEntry) -> JobOverview:
+        known = self._facts.get(entry.job_id)
+        if known is None or known[0].epoch != entry.current_epoch or known[0].revision > entry.revision:
+            record = await self._watcher.newer(entry.job_id, None, 0, nullcontext())
+            assert record is not None, "without an epoch to wait for there is always one"
+            known = (record, await to_thread.run_sync(self._fact, record))
+        record, row = known
+        if row.num_acknowledged < row.num_live:
+            row = await self._with_acknowledgements(record, row)
+        self._facts[entry.job_id] = (record, row)
+        return row
+
+    def _fact(self, record: EpochRecord) -> JobOverview:
+        body = read_body(record.body)
+        loaded = self._jobs.load(self._store.job_revision(record.job_id, record.revision).document)
+        return _row_of(body, loaded, self._store.last_report_at(record.job_id))
+
+    async def _with_acknowledgements(self, record: EpochRecord, row: JobOverview) -> JobOverview:
+        roster = await self._acknowledger.roster(record.job_id, record.epoch)
+        records = await to_thread.run_sync(self._store.acknowledgements, record.job_id, record.epoch)
+        have = {found.worker for found in records}
+        missing = [name for name in roster.live if name not in have]
+        return row.model_copy(update={"num_acknowledged": len(roster.live) - len(missing), "missing": missing[:_SHOWN]})
+
+
+def _row_of(body: EpochBody, loaded: LoadedJob, last_report_at: datetime | None) -> JobOverview:
+    job, plan, problem = loaded.job, body.plan, body.problem
+    rung = next((rung for rung in body.ladder if rung.name == body.chosen), None)
+    num_workers = job.num_pipelines * job.num_slots
+    nodes = body.failures.nodes
+    return JobOverview(
+        id=body.job,
+        name=job.name,
+        epoch=body.epoch,
+        revision=body.revision,
+        cause=body.cause,
+        created_at=body.created_at,
+        last_event_at=None if last_report_at is None else _text(last_report_at),
+        failed_nodes=nodes if len(nodes) <= _MOST_NODES else f"{nodes[:_MOST_NODES]}...",
+        num_workers=num_workers,
+        num_failed=len(body.failed_workers),
+        num_degraded=len(body.failures.degraded),
+        has_plan=plan is not None,
+        problem_code=None if problem is None else problem.code,
+        problem=None if problem is None else problem.message,
+        hint=None if problem is None else problem.hint,
+        period_us=None if plan is None else plan.period_us,
+        bound_us=None if plan is None else plan.bound_us,
+        gap=None if plan is None else plan.gap,
+        throughput_kept=None if plan is None else plan.throughput_kept,
+        chosen=body.chosen,
+        lost_s=None if rung is None else rung.lost_s,
+        num_migrations=len(body.migrations),
+        num_live=num_workers - len(body.failed_workers),
+        num_acknowledged=0,
+        missing=[],
+    )
+
+
+def _frame(event: str, data: str) -> bytes:
+    return f"event: {event}\ndata: {data}\n\n".encode()
+
+
+def _text(when: datetime) -> str:
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
