@@ -150,7 +150,7 @@ class _Act:
     def completed(self, report: IterationReport) -> None:
         """After each iteration."""
         self._next_iteration, self._num_forwards = report.iteration + 1, 0
-        self._here.report((report.iteration, report.epoch, dict(report.losses)))
+        self._here.report((report.iteration, report.epoch, report.position.slot))
         if report.iteration == self._part.waits_after:
             while not self._store.check(["go"]):
                 time.sleep(0.02)
