@@ -1,8 +1,8 @@
 """ReCycle's evaluation re-done, and wider: ``python -m simulation.evaluation TABLE [--traces FOLDER] [--json FILE]``.
 
 Tables: ``intervals`` (a node lost every 6 h, 2 h, 30 min of 32), ``spot`` (traces of spot markets), ``generated`` (random
-failures of the 405B job), ``scale`` (1 %, 5 %, 10 % failed at larger scale), ``oobleck`` (its own simulator's tables). Each
-prints Markdown; ``docs/evaluation.md`` has them with what they mean.
+failures of the 405B job), ``scale`` (1 %, 5 %, 10 % failed at larger scale), ``ladder`` (which answer is best, by rates),
+``oobleck`` (its own simulator's tables). Each prints Markdown; ``docs/evaluation.md`` has them with what they mean.
 """
 
 from __future__ import annotations
@@ -13,14 +13,19 @@ import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+from planner.failures import FailureSet
 from planner.formats.job_file import load_job
-from planner.job import Job
+from planner.job import Job, Recovery
+from planner.ladder import RungName, expected_costs
 from planner.migration import best_counts
+from planner.operation import Worker
+from simulation.choice import event_horizon_s, weigh
 from simulation.cluster import Cluster
-from simulation.constants import FAILURES_PER_NODE_DAY, HOUR_S, Costs
+from simulation.constants import FAILURES_PER_NODE_DAY, HOUR_S, Costs, young_daly_s
 from simulation.evaluation_jobs import MODELS, SAMPLES_PER_MICROBATCH, Model, model_job
 from simulation.generation import FailureModel, GenerationOptions, evenly_spaced, generate_trace
 from simulation.oobleck import OobleckModel, linear_throughput, play_oobleck
@@ -46,6 +51,9 @@ PLANNED_IN_PLACE = ("per-failure-choice", "replan-no-migration", "replan-no-stag
 LARGE_RESTART_S = 300.0
 """Restart of 16,384 GPUs. Assumed; FT-HSDP gives ten minutes of stall at 100,000."""
 FAILED_SHARES = (0.01, 0.05, 0.10)
+LADDER_SLOT = 1
+LADDER_CASES = ((0.5 * HOUR_S, 6 * HOUR_S), (60.0, 2 * HOUR_S), (1, 4, 7))
+"""Seconds between failures, seconds of a repair, dead workers of one slot of eight."""
 
 Row = dict[str, Any]
 
@@ -125,6 +133,43 @@ def _scale_row(job: Job, periods: Periods, share: float) -> Row:
         "whole_pipelines": best / max(best, periods.of_whole_pipelines((total - dead) // job.num_slots)),
         "of_1f1b": periods.baseline_ns / periods.of_counts(moved),
     }
+
+
+def ladder(options: Options) -> Iterator[Row]:
+    """Which rung of the ladder is expected to lose least, by failures of a slot, failure rate and repair time."""
+    job = model_job(SPOT_MODEL)
+    costs = costs_of(job)
+    periods = Periods(job=job, options=options.solve)
+    for between_s, repair_s, dead in product(*LADDER_CASES):
+        recovery = Recovery(
+            mean_time_between_failures_s=between_s,
+            repair_s=repair_s,
+            restart_s=costs.restart_s,
+            checkpoint_interval_s=young_daly_s(costs.checkpoint_s, between_s),
+            copy_bytes_per_s=round(costs.copy_bytes_per_s),
+        )
+        lost = tuple(Worker(k, LADDER_SLOT) for k in range(dead))
+        counts = tuple(dead if s == LADDER_SLOT else 0 for s in range(job.num_slots))
+        rungs = expected_costs(
+            replace(job, recovery=recovery),
+            FailureSet(workers=lost, dead=frozenset(lost)),
+            fault_free_ns=periods.fault_free_ns,
+            reroute_ns=periods.of_counts(counts),
+            migrated_ns=periods.of_counts(levelled(counts)),
+            slot_cost_ns=periods.estimate,
+        )
+        horizon_s = event_horizon_s(between_s, repair_s, dead)
+        weighed = weigh(rungs, periods.fault_free_ns, horizon_s)
+        by_name = {expected.rung.name: round(expected.lost_s) for expected in weighed}
+        yield {
+            "job": job.name,
+            "failures every h": round(between_s / HOUR_S, 2),
+            "repair h": round(repair_s / HOUR_S, 2),
+            "dead in a slot": dead,
+            "next event s": round(horizon_s),
+            **{str(name): by_name.get(name, "-") for name in RungName},
+            "best": str(weighed[0].rung.name),
+        }
 
 
 def oobleck(options: Options) -> Iterator[Row]:
@@ -235,6 +280,8 @@ def _plain(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _cell(name: str, value: Any) -> str:
+    if isinstance(value, float) and name.endswith(" h"):
+        return f"{value:g}"
     if isinstance(value, float):
         return f"{value:.3f}" if name in ("artifact", "samples_per_s", "without_slip") else f"{100 * value:.1f} %"
     return str(value)
@@ -245,6 +292,7 @@ TABLES: dict[str, tuple[Callable[[Options], Iterator[Row]], Callable[[Sequence[R
     "spot": (spot, _by_policy),
     "generated": (generated, _by_policy),
     "scale": (scale, _plain),
+    "ladder": (ladder, _plain),
     "oobleck": (oobleck, _plain),
 }
 
@@ -264,7 +312,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         policies=policies_named(given.policy),
     )
     make, show = TABLES[given.table]
-    rows = list(make(options))
+    rows: list[Row] = []
+    for row in make(options):
+        subject = row["trace"] if "trace" in row else row["job"]
+        if not rows or subject not in rows[-1].values():
+            # Tables take minutes and are printed whole.
+            sys.stderr.write(f"{subject}\n")
+        rows.append(row)
     sys.stdout.write("".join(f"{line}\n" for line in show(rows)))
     if given.json is not None:
         given.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")

@@ -14,7 +14,7 @@ from simulation.periods import Periods, without_split, without_staggering
 from simulation.policies.ours import WithoutSplit, WithoutStaggering
 from simulation.policies.rates import Rates
 from simulation.policies.registry import POLICIES
-from simulation.trace import Trace, TraceEventKind
+from simulation.trace import Trace
 from solver_models.result import SolveOptions
 
 
@@ -59,7 +59,6 @@ class Simulation:
             If the job cannot run without failures.
         """
         costs = self.costs or costs_of(self.job)
-        losses = trace.num_moments(TraceEventKind.REMOVE)
         changes = sum(1 for _ in trace.moments())
 
         def rates(periods: Periods) -> Rates:
@@ -67,7 +66,6 @@ class Simulation:
                 periods=periods,
                 costs=costs,
                 samples_per_microbatch=self.samples_per_microbatch,
-                between_losses_s=trace.duration_s / max(1, losses),
                 between_changes_s=trace.duration_s / max(1, changes),
             )
 

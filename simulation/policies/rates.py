@@ -24,14 +24,13 @@ class Rates:
         What answers cost.
     samples_per_microbatch
         Samples of one microbatch, above 0.
-    between_losses_s, between_changes_s
-        Mean seconds between moments with a loss, and between any changes, of the trace: what every policy is told ahead.
+    between_changes_s
+        Mean seconds between changes of the trace: what every policy is told ahead.
     """
 
     periods: Periods
     costs: Costs
     samples_per_microbatch: float
-    between_losses_s: float
     between_changes_s: float
 
     @property

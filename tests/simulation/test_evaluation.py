@@ -76,3 +76,16 @@ def test_every_real_trace_is_read_and_played() -> None:
         for outcome in simulation.play(trace, QUICK.policies):
             used = outcome.samples / outcome.fault_free_samples_per_s
             assert used + sum(outcome.lost_s.values()) == pytest.approx(trace.duration_s, rel=1e-6), path.stem
+
+
+def test_a_table_of_the_ladder(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four of eight workers of a slot down for two hours: moving some of them is best, and loses less than waiting."""
+    monkeypatch.setattr(evaluation, "SPOT_MODEL", replace(MODELS[1], microbatches=8))
+    monkeypatch.setattr(evaluation, "LADDER_CASES", ((21_600.0,), (7200.0,), (4,)))
+    evaluation.main(["ladder", "--deadline", "0.1"])
+    header, _, row = capsys.readouterr().out.splitlines()
+    cells = dict(zip(header.split(" | "), row.split(" | "), strict=True))
+    # Failures every 6 h and four repairs of 2 h each: 1 / (1/21,600 + 4/7,200) s.
+    assert cells["next event s"] == "1662"
+    assert cells["best |"].startswith("reroute_after_migration")
+    assert int(cells["reroute_after_migration"]) < int(cells["reroute"]) < int(cells["wait_for_repair"])

@@ -326,6 +326,4 @@ def test_every_policy_says_what_it_is() -> None:
 
 def _rates() -> Rates:
     """The job's rates where nothing is to be expected for long."""
-    return Rates(
-        periods=UNIT.periods, costs=COSTS, samples_per_microbatch=1, between_losses_s=1e6, between_changes_s=1e6
-    )
+    return Rates(periods=UNIT.periods, costs=COSTS, samples_per_microbatch=1, between_changes_s=1e6)
