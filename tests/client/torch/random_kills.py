@@ -124,7 +124,7 @@ class _Kills:
             self.returns.append((time.monotonic() + self.draw.uniform(0, 2), name))
 
     def _is_lost(self) -> bool:
-        """Whether a slot may have nobody left who holds its state: by where workers last trained, or by where they are to move."""
+        """Whether a slot may have nobody left who holds its state, by where workers last trained or where they are to move."""
         with Client(self.url) as client:
             epoch = client.current_epoch(self.job_id)
         assert epoch is not None
