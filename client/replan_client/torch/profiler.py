@@ -43,8 +43,8 @@ def profile_stages(
     Parameters
     ----------
     training
-        What is trained, as it is given to :class:`~replan_client.torch.trainer.Trainer`. Nothing of it changes but the random
-        numbers that ``build_stage`` draws.
+        What is trained, as it is given to :class:`~replan_client.torch.trainer.Trainer`. Nothing of it changes but the state
+        of PyTorch's random numbers.
     num_stages
         ``V``, 1 or more.
     device
@@ -85,7 +85,9 @@ def profile_stages(
     for stage in range(num_stages):
         subject = _build(training, stage, num_stages, given, device)
         profiles.append(_profile(subject, repeats, warm_up))
-        given = subject.run(Kind.F)
+        given = subject.run(Kind.F) if stage < num_stages - 1 else None
+        # Off the device before the next one is built.
+        del subject
     return tuple(profiles)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -212,6 +213,28 @@ def test_what_is_not_trained_has_no_gradients() -> None:
         # BatchNorm: weight and bias, mean and variance, and the number of batches.
         assert profile.parameter_bytes == 2 * TENSOR + 4 * 4 * WIDTH + 8
         assert profile.gradient_bytes == TENSOR + 2 * 4 * WIDTH
+
+
+def test_a_model_of_one_stage_is_first_and_last() -> None:
+    """Its W is the whole backward, and it sends nothing."""
+    (only,) = profile_stages(training_of(lambda _: square()), 1, repeats=1, warm_up=1)
+    assert only.splittable
+    assert only.output_bytes == 0
+    # What the loss squares, and the losses in the graph and of the executor; the input is the data's own.
+    assert only.activation_bytes == only.weight_grad_bytes == TENSOR + 2 * 4
+
+
+def test_stages_are_built_one_at_a_time() -> None:
+    """None is there any more when the next one is made."""
+    built: list[weakref.ref[nn.Module]] = []
+
+    def build(_: int) -> nn.Module:
+        assert [made() for made in built] == [None] * len(built)
+        module = square()
+        built.append(weakref.ref(module))
+        return module
+
+    assert len(profile_stages(training_of(build), 3, repeats=1, warm_up=1)) == 3
 
 
 def test_links_are_added_by_size() -> None:
