@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -81,10 +81,20 @@ class Observer:
         Seconds after which a count that does not move stands still.
     start_timeout_s
         The same for a process that has never counted: it may be about to start.
+    clock
+        Monotonic seconds.
     """
 
-    def __init__(self, store: Store, *, timeout_s: float, start_timeout_s: float) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        timeout_s: float,
+        start_timeout_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._store = store
+        self._clock = clock
         self._timeout_s = timeout_s
         self._start_timeout_s = start_timeout_s
         self._seen: dict[str, _Watch] = {}
@@ -93,7 +103,7 @@ class Observer:
         """Those of these workers whose counts have not moved for their time-out; to be asked several times within one."""
         found = []
         for name in names:
-            count, now = int(self._store.add(_key(name), 0)), time.monotonic()
+            count, now = int(self._store.add(_key(name), 0)), self._clock()
             watch = self._seen.get(name)
             if watch is None or watch.count != count or now - watch.looked_s > self._timeout_s / 2:
                 self._seen[name] = _Watch(count=count, since_s=now, looked_s=now)

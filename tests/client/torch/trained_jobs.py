@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -19,7 +20,9 @@ from replan_client.torch.trainer import Trainer
 from replan_client.torch.training import Training
 from replan_client.torch.training_result import IterationReport
 from torch import Tensor, nn
+from torch.distributed import TCPStore
 
+from tests.client.torch.dying import die_when
 from tests.client.torch.processes import Child, Here, Processes
 
 WIDTH = 6
@@ -124,12 +127,18 @@ class Part:
         Seconds to sleep after each iteration.
     rejoins
         Whether it reports its recovery where it is down.
+    dies_when
+        A point of :mod:`tests.client.torch.dying`, and how many times it comes there until it kills itself.
+    store_port
+        Port of the store, where it is not the test's.
     """
 
     dies_at: tuple[int, int] | None = None
     waits_after: int | None = None
     pause_s: float = 0.0
     rejoins: bool = False
+    dies_when: tuple[str, int] | None = None
+    store_port: int | None = None
 
 
 class _Act:
@@ -167,9 +176,13 @@ def train_worker(
 ) -> Trained | tuple[str, str]:
     """Train as the worker that ``here.name`` is; reports each iteration. At a client's error its code and message."""
     act = _Act(here, part)
+    if part.dies_when is not None:
+        die_when(*part.dies_when)
+    port = part.store_port
+    store = here.store() if port is None else TCPStore("127.0.0.1", port, None, False, timeout=timedelta(seconds=30))
     training = job.training(build_stage=lambda stage: act.module(job.build_stage(stage)), on_iteration=act.completed)
     with Client(url, attempt_s=5.0, total_s=20.0) as client:
-        trainer = Trainer(client, job_id, here.name, here.store(), training, rejoin=part.rejoins, limits=limits)
+        trainer = Trainer(client, job_id, here.name, store, training, rejoin=part.rejoins, limits=limits)
         try:
             result = trainer.train()
         except ClientError as error:
