@@ -258,6 +258,9 @@ class TrainingLoop:
                     losses=result.losses,
                     seconds=time.monotonic() - began,
                     peak_in_flight=result.peak_in_flight,
+                    events=result.events,
+                    modules=state.modules,
+                    optimizers=state.optimizers,
                 )
             )
         if formed.has_idle_peer and not any(isinstance(i, GlobalBarrier) for i in program.instructions):

@@ -9,6 +9,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from replan_client.operation import Worker
+from replan_client.torch.timeline import TimelineEvent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +65,10 @@ class IterationReport:
         Time that it took here.
     peak_in_flight
         Most microbatches that were held here at a time.
+    events
+        What ran when, for a :class:`~replan_client.torch.timeline.Timeline` of this position.
+    modules, optimizers
+        By stage, in the state after the iteration: what a checkpoint holds. They go on being trained.
     """
 
     iteration: int
@@ -72,6 +77,9 @@ class IterationReport:
     losses: Mapping[tuple[int, int], float]
     seconds: float
     peak_in_flight: int
+    events: tuple[TimelineEvent, ...]
+    modules: Mapping[int, nn.Module]
+    optimizers: Mapping[int, Optimizer]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
