@@ -63,6 +63,7 @@ STATUS_OF_ERROR: Mapping[type[errors.ReplanError], int] = {
     errors.ProblemError: 422,
     errors.OptionError: 422,
     errors.ScheduleFormatError: 422,
+    errors.NotExpressibleError: 422,
     errors.PlanFileError: 422,
     errors.PlanHashError: 422,
     RequestError: 422,
