@@ -1,9 +1,9 @@
 """Solver processes and the queue before them.
 
 Each *lane* owns one process and takes one request at a time, the most urgent first. All processes run at a lower priority of
-the operating system than the server, so that what is ready is answered at once. Some lanes may be reserved for requests that
-somebody waits for; the processes of the others then run at a still lower one. A process that dies is replaced, and the
-request it had is tried once more; one that runs past its time is killed. The event loop only waits.
+the operating system than the server, so that what is ready is answered at once. Some lanes may be reserved for events; the
+processes of the others then run at a still lower one. A process that dies is replaced, and the request it had is tried once
+more; one that runs past its time is killed. The event loop only waits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import contextlib
 import logging
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 from api import messages, worker
@@ -25,8 +25,11 @@ from planner.errors import ReplanError, SolverCrashedError
 DEFAULT_COMMAND = (sys.executable, "-P", "-m", "api.worker")
 MAX_ATTEMPTS = 2
 _FIRST_BACKOFF_S, _MAX_BACKOFF_S = 0.5, 30.0
+PATIENCE_S = 5.0
+"""Seconds that a client's request waits for the end of a background search before it takes its process: most end by themselves,
+and a new process takes some seconds to get ready."""
 _STEPS_LOWER, _BACKGROUND_STEPS_LOWER = 5, 12
-"""Steps of niceness by which processes stand behind the server, the second where others are reserved for who waits."""
+"""Steps of niceness by which processes stand behind the server, the second where others are reserved for events."""
 _LOG = logging.getLogger("replan.api.pool")
 
 
@@ -34,9 +37,9 @@ class Priority(IntEnum):
     """Who waits for an answer; a smaller one goes first, and equal ones in the order they came."""
 
     EVENT = 0
-    """A failure event: training stands still until it is answered."""
+    """What training stands still for, and whatever holds that up: it takes no longer than an event may."""
     REQUEST = 1
-    """A client."""
+    """A client, who may ask for a long search."""
     IMPROVEMENT = 2
     """Nobody: a better plan for failures that a job has."""
     PRECOMPUTE = 3
@@ -57,7 +60,7 @@ class _Ticket:
     priority: Priority
     answer: asyncio.Future[list[bytes]]
     num_attempts: int = 0
-    expiry: asyncio.TimerHandle | None = None
+    timers: list[asyncio.TimerHandle] = field(default_factory=list)
     is_preempted: bool = False
 
 
@@ -69,8 +72,7 @@ class SolvePool:
     num_processes
         Number of processes, at least 1.
     num_reserved
-        How many of them never take background requests, 0 to ``num_processes - 1``: so that an event need not wait for a
-        plan that nobody waits for.
+        How many of them take events alone, 0 to ``num_processes - 1``: so that no event waits for a search.
     queue_limit
         Most requests that wait, at least 0; those being worked on, less urgent ones and background ones are not counted.
     queue_timeout_s
@@ -79,6 +81,8 @@ class SolvePool:
         Seconds a process may take to get ready.
     command
         How a process is started.
+    patience_s
+        Seconds that a client's request waits before it takes the process of a background search, at least 0.
     on_broken_lane
         Called where a lane met an error that nobody foresaw; it goes on with another process.
     """
@@ -92,6 +96,7 @@ class SolvePool:
         queue_timeout_s: float,
         warm_up_timeout_s: float,
         command: Sequence[str] = DEFAULT_COMMAND,
+        patience_s: float = PATIENCE_S,
         on_broken_lane: Callable[[], None] = lambda: None,
     ) -> None:
         self._on_broken_lane = on_broken_lane
@@ -102,10 +107,11 @@ class SolvePool:
         self._queue_timeout_s = queue_timeout_s
         self._warm_up_timeout_s = warm_up_timeout_s
         self._command = tuple(command)
+        self._patience_s = patience_s
         self._waiting = {priority: collections.OrderedDict[_Ticket, None]() for priority in Priority}
         # Idle lanes, the reserved ones apart.
         self._sleepers = {reserved: collections.deque[asyncio.Future[None]]() for reserved in (True, False)}
-        self._num_idle = 0
+        self._num_idle = {True: 0, False: 0}
         self._num_ready = 0
         self._running: dict[_Ticket, SolverProcess] = {}
         self._lanes: list[asyncio.Task[None]] = []
@@ -171,18 +177,16 @@ class SolvePool:
         ticket = _Ticket(request=request, timeout_s=timeout_s, priority=priority, answer=loop.create_future())
         if not priority.is_background:
             num_before = sum(self.num_waiting_at(other) for other in Priority if other <= priority)
-            if num_before >= self._queue_limit + self._num_idle:
+            if num_before >= self._queue_limit + self._num_idle_for(priority):
                 raise OverloadedError(f"{num_before} requests wait for a solver process; that is the limit")
-            ticket.expiry = loop.call_later(
-                self._queue_timeout_s,
-                self._give_up,
-                ticket,
-                f"no solver process was free for {self._queue_timeout_s:g} s",
-            )
+            reason = f"no solver process was free for {self._queue_timeout_s:g} s"
+            ticket.timers.append(loop.call_later(self._queue_timeout_s, self._give_up, ticket, reason))
         self._waiting[priority][ticket] = None
         self._wake_lane()
         if priority is Priority.EVENT:
-            self._make_room()
+            self._make_room(priority)
+        elif priority is Priority.REQUEST:
+            ticket.timers.append(loop.call_later(self._patience_s, self._make_room, priority))
         try:
             return worker.unpack(await ticket.answer)
         finally:
@@ -195,25 +199,31 @@ class SolvePool:
 
     def _take_out(self, ticket: _Ticket) -> None:
         self._waiting[ticket.priority].pop(ticket, None)
-        if ticket.expiry is not None:
-            ticket.expiry.cancel()
+        for timer in ticket.timers:
+            timer.cancel()
+        ticket.timers.clear()
 
-    def _make_room(self) -> None:
-        """Stop a background request where an event would have to wait for it.
+    def _make_room(self, priority: Priority) -> None:
+        """Stop a less urgent request where one that has come would have to wait for it.
 
-        An event that is worked on is over soon, so others wait for it and no background request is lost.
+        Clients' requests give way only where no process is reserved for events. An event that is worked on is over soon, so
+        others wait for it and nothing is lost.
         """
-        if self.num_waiting_at(Priority.EVENT) <= self._num_idle:
+        num_waiting = sum(self.num_waiting_at(other) for other in Priority if other <= priority)
+        if num_waiting <= self._num_idle_for(priority):
             return
-        if any(ticket.priority is Priority.EVENT for ticket in self._running):
+        if priority is Priority.EVENT and any(ticket.priority is Priority.EVENT for ticket in self._running):
             return
-        in_background = [
-            ticket for ticket in self._running if ticket.priority.is_background and not ticket.is_preempted
-        ]
-        if in_background:
-            ticket = max(in_background, key=lambda ticket: ticket.priority)
+        least = Priority.IMPROVEMENT if self._num_reserved or priority is Priority.REQUEST else Priority.REQUEST
+        found = [ticket for ticket in self._running if ticket.priority >= least and not ticket.is_preempted]
+        if found:
+            ticket = max(found, key=lambda ticket: ticket.priority)
             ticket.is_preempted = True
             self._running[ticket].kill()
+
+    def _num_idle_for(self, priority: Priority) -> int:
+        """Idle processes that may take requests of a priority."""
+        return sum(count for is_reserved, count in self._num_idle.items() if _may_take(is_reserved, priority))
 
     async def _run_lane(self, is_reserved: bool) -> None:
         while True:
@@ -272,7 +282,7 @@ class SolvePool:
             return False
         except messages.MessageEndError:
             if ticket.is_preempted:
-                _LOG.info("a background search makes room for an event; it begins anew later")
+                _LOG.info("a search makes room for what is more urgent; it begins anew later")
                 ticket.num_attempts -= 1
                 ticket.is_preempted = False
             else:
@@ -315,11 +325,11 @@ class SolvePool:
 
         process.exit.add_done_callback(on_exit)
         self._sleepers[is_reserved].append(woken)
-        self._num_idle += 1
+        self._num_idle[is_reserved] += 1
         try:
             await woken
         finally:
-            self._num_idle -= 1
+            self._num_idle[is_reserved] -= 1
             process.exit.remove_done_callback(on_exit)
             with contextlib.suppress(ValueError):
                 self._sleepers[is_reserved].remove(woken)
@@ -327,7 +337,7 @@ class SolvePool:
     def _most_urgent(self, is_reserved: bool) -> _Ticket | None:
         """The request that a lane is to take next; ``None`` where there is none for it."""
         for priority, tickets in self._waiting.items():
-            if tickets and not (is_reserved and priority.is_background):
+            if tickets and _may_take(is_reserved, priority):
                 return next(iter(tickets))
         return None
 
@@ -338,6 +348,11 @@ class SolvePool:
                 if not sleeper.done():
                     sleeper.set_result(None)
                     return
+
+
+def _may_take(is_reserved: bool, priority: Priority) -> bool:
+    """Whether a lane takes requests of a priority."""
+    return not is_reserved or priority is Priority.EVENT
 
 
 def _fail(ticket: _Ticket, error: ReplanError) -> None:

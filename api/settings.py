@@ -141,8 +141,8 @@ class Settings(BaseSettings):
         default_factory=default_solver_processes,
         ge=1,
         le=256,
-        description="Processes that solve, each one request at a time. With 2 or more, one is kept free of background work, so "
-        "that a failure whose plan is not ready need not wait; with 1 it ends background work and waits for a new process.",
+        description="Processes that solve, each one request at a time. With 2 or more, one is kept for failures alone, so that "
+        "one whose plan is not ready need not wait; with 1 it ends whatever is searched for and waits for a new process.",
     )
     queue_limit: int = Field(
         default=64,

@@ -162,7 +162,7 @@ def test_refuses_what_waits_too_long() -> None:
     """A request that no process is free for in time is refused and never run."""
 
     async def test(pool: SolvePool) -> None:
-        await order(pool)
+        await until(lambda: pool.num_ready == 1)
         running = asyncio.create_task(order(pool, sleep_s=0.6))
         await asyncio.sleep(0.05)
         with pytest.raises(OverloadedError):
@@ -312,24 +312,50 @@ def test_an_event_takes_the_only_process_from_a_background_search(tmp_path: Path
     with_pool(test)
 
 
-def test_an_event_takes_a_process_while_the_reserved_one_serves_a_client(tmp_path: Path) -> None:
-    """With the reserved process busy for a client an event ends the background search; a second event ends no more."""
-    logs = [tmp_path / "client", tmp_path / "search"]
+def test_events_do_not_wait_for_clients(tmp_path: Path) -> None:
+    """Clients' searches, however many and long, leave the reserved process free, and with it what is worked on for them."""
+    log = tmp_path / "log"
 
     async def test(pool: SolvePool) -> None:
         await until(lambda: pool.num_ready == 2)
-        search = asyncio.create_task(
-            order(pool, priority=Priority.PRECOMPUTE, timeout_s=900, log=str(logs[1]), sleep_first_s=600)
-        )
-        await until(lambda: logs[1].exists() and logs[1].read_text().endswith("\n"))
-        client = asyncio.create_task(order(pool, timeout_s=900, log=str(logs[0]), sleep_s=600))
-        await until(lambda: logs[0].exists() and logs[0].read_text().endswith("\n"))
-        await asyncio.gather(*(order(pool, priority=Priority.EVENT) for _ in range(2)))
-        assert len(await search) == 2
-        assert not client.done()
-        client.cancel()
+        clients = [asyncio.create_task(order(pool, timeout_s=900, log=str(log), sleep_s=600)) for _ in range(3)]
+        await until(lambda: log.exists() and log.read_text().endswith("\n"))
+        for _ in range(2):
+            await order(pool, priority=Priority.EVENT)
+        assert (pool.num_waiting, log.read_text().count("\n")) == (2, 1)
+        for client in clients:
+            client.cancel()
 
     with_pool(test, num_processes=2, num_reserved=1)
+
+
+def test_an_event_takes_the_only_process_from_a_client(tmp_path: Path) -> None:
+    """With one process an event does not wait for a client's search, which is begun anew behind it."""
+    log = tmp_path / "log"
+
+    async def test(pool: SolvePool) -> None:
+        client = asyncio.create_task(order(pool, timeout_s=900, log=str(log), sleep_first_s=600))
+        await until(lambda: log.exists() and log.read_text().endswith("\n"))
+        await order(pool, priority=Priority.EVENT)
+        assert len(await client) == 2
+
+    with_pool(test)
+
+
+def test_a_client_takes_a_process_from_a_background_search(tmp_path: Path) -> None:
+    """A client that has waited for a while does not wait for the end of a search that nobody waits for."""
+    log = tmp_path / "log"
+
+    async def test(pool: SolvePool) -> None:
+        orders = {"log": str(log), "sleep_first_s": 600}
+        search = asyncio.create_task(order(pool, priority=Priority.PRECOMPUTE, timeout_s=900, **orders))
+        await until(lambda: log.exists() and log.read_text().endswith("\n"))
+        clients = await asyncio.gather(*(order(pool) for _ in range(2)))
+        assert [len(answer) for answer in clients] == [2, 2]
+        assert len(await search) == 2
+        assert log.read_text().count("\n") == 2
+
+    with_pool(test, num_processes=2, num_reserved=1, patience_s=0.1)
 
 
 def test_a_request_that_cannot_be_sent_is_refused_and_its_lane_goes_on() -> None:
