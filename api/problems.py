@@ -222,7 +222,8 @@ async def _on_validation_error(_request: Request, error: Exception) -> Response:
 async def _on_exception(_request: Request, error: Exception) -> Response:
     instance = f"urn:uuid:{uuid.uuid4()}"
     _LOG.error("%s: unexpected %s", instance, type(error).__name__)
-    return problem(500, "internal", _INTERNAL_DETAIL, instance=instance)
+    # The web server ends the connection after an error that nobody foresaw.
+    return problem(500, "internal", _INTERNAL_DETAIL, instance=instance, headers={"Connection": "close"})
 
 
 def install(app: FastAPI) -> None:

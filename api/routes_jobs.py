@@ -9,13 +9,13 @@ from typing import Annotated, cast
 from anyio import to_thread
 from fastapi import APIRouter, Query, Request, Response
 
-from api.jobs.forms import JobAnswer, JobList, JobRegistration
+from api.jobs.forms import Damaged, JobAnswer, JobList, JobRegistration
 from api.jobs.reading import JobId
 from api.jobs.service import JobService
 from api.limits import BodyReader
 from api.models import F
 from api.responses import JSON, body_of, json_of, problems
-from api.store import JobEntry, JobRecord
+from api.store import DamagedJob, JobEntry, JobRecord
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
@@ -95,8 +95,13 @@ async def get_jobs(
 ) -> JobList:
     """List jobs in the order of their ids, without their documents."""
     service = jobs_of(request)
-    found = await to_thread.run_sync(service.store.list_jobs, after, limit)
-    jobs = [job_answer(job, epoch=max(job.current_epoch, 1), name=None) for job in found]
+    found = await to_thread.run_sync(service.store.jobs_behind, after, limit)
+    jobs = [
+        Damaged(id=job.job_id)
+        if isinstance(job, DamagedJob)
+        else job_answer(job, epoch=max(job.current_epoch, 1), name=None)
+        for job in found
+    ]
     return JobList(jobs=jobs, next=found[-1].job_id if len(found) == limit else None)
 
 

@@ -6,8 +6,10 @@ from typing import Annotated
 
 from anyio import to_thread
 from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import ValidationError
 
-from api.jobs.forms import OperationAnswer, OperationList, PrecomputeRequest
+from api.errors import CorruptStoreError
+from api.jobs.forms import Damaged, OperationAnswer, OperationList, PrecomputeRequest
 from api.jobs.reading import JobId
 from api.jobs.service import JobService
 from api.responses import JSON, body_of, json_of, problems
@@ -61,7 +63,7 @@ async def get_operations(
     await to_thread.run_sync(service.store.job, job_id)
     found = await to_thread.run_sync(lambda: service.store.list_operations(job_id, limit, after=after))
     return OperationList(
-        operations=[operation_answer(service, operation) for operation in found],
+        operations=[_listed(service, operation) for operation in found],
         next=found[-1].operation_id if len(found) == limit else None,
     )
 
@@ -91,22 +93,40 @@ async def post_cancel(request: Request, operation_id: OperationId) -> OperationA
 
 
 def operation_answer(service: JobService, operation: OperationRecord) -> OperationAnswer:
-    """What is told of an operation; the estimate is that of the server that does it."""
+    """What is told of an operation; the estimate is that of the server that does it.
+
+    Raises
+    ------
+    CorruptStoreError
+        If its row is damaged.
+    """
     progress = service.engine.progress(operation.operation_id)
-    return OperationAnswer(
-        id=operation.operation_id,
-        kind="precompute",
-        job=operation.job_id,
-        mode=operation.mode,
-        tolerance=operation.tolerance,
-        state=operation.state,
-        total=operation.total,
-        done=operation.done,
-        skipped=operation.skipped,
-        failed=operation.failed,
-        remaining_s=None if progress is None else progress.remaining_s,
-        cancel_requested=operation.cancel_requested,
-        error=operation.error,
-        created_at=time_text(operation.created_at),
-        updated_at=time_text(operation.updated_at),
-    )
+    try:
+        return OperationAnswer(
+            id=operation.operation_id,
+            kind="precompute",
+            job=operation.job_id,
+            mode=operation.mode,
+            tolerance=operation.tolerance,
+            state=operation.state,
+            total=operation.total,
+            done=operation.done,
+            skipped=operation.skipped,
+            failed=operation.failed,
+            remaining_s=None if progress is None else progress.remaining_s,
+            cancel_requested=operation.cancel_requested,
+            error=operation.error,
+            created_at=time_text(operation.created_at),
+            updated_at=time_text(operation.updated_at),
+        )
+    except ValidationError as error:
+        raise CorruptStoreError(
+            f"operation {operation.operation_id!r} is damaged", hint="start another one in its place"
+        ) from error
+
+
+def _listed(service: JobService, operation: OperationRecord) -> OperationAnswer | Damaged:
+    try:
+        return operation_answer(service, operation)
+    except CorruptStoreError:
+        return Damaged(id=operation.operation_id)

@@ -9,7 +9,8 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
 from api.jobs.forms import JOB_ID_PATTERN
-from api.jobs.reading import MAX_EPOCH, MAX_WAIT_S
+from api.jobs.reading import MAX_WAIT_S
+from api.store.epochs import MAX_EPOCH
 
 _NUMBER = {"type": "integer", "minimum": 0, "maximum": MAX_EPOCH}
 

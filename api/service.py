@@ -186,7 +186,8 @@ class PlanService:
             is_new = await to_thread.run_sync(
                 lambda: self.store.add_plan(text, content=content, summary=summary, requests=pinned)
             )
-        stored = await to_thread.run_sync(self.store.summary, text)
+        # The plan may have been there before, and not have been of use for long.
+        stored = await to_thread.run_sync(self._uses.noted, self.store.summary, text)
         return PlanAnswer(plan_id=text, summary=stored, is_new=is_new)
 
     @asynccontextmanager

@@ -34,14 +34,21 @@ def why_not_migrate(loaded: LoadedJob, problem: Problem, *, is_improvement: bool
         return "nothing new is down, so nobody is moved"
     if not problem.dead:
         return "nobody is down"
+    if (reason := why_never_migrate(loaded)) is not None:
+        return reason
+    if len(problem.dead) > MAX_MIGRATED_FAILURES:
+        return f"{len(problem.dead)} workers are down; migrations are looked for with up to {MAX_MIGRATED_FAILURES}"
+    return None
+
+
+def why_never_migrate(loaded: LoadedJob) -> str | None:
+    """Why migrations are not looked for, whatever is down; ``None`` where they may be."""
     if (reason := why_nobody_moves(loaded.job)) is not None:
         return reason
     if any(loaded.job.state_bytes(slot) is None for slot in range(loaded.job.num_slots)):
         return "how much has to be copied is not known: parameter_bytes or optimizer_state_bytes is missing"
     if loaded.job.recovery.copy_bytes_per_s is None:
         return "how long copying takes is not known: recovery.copy_bytes_per_s is missing"
-    if len(problem.dead) > MAX_MIGRATED_FAILURES:
-        return f"{len(problem.dead)} workers are down; migrations are looked for with up to {MAX_MIGRATED_FAILURES}"
     return None
 
 

@@ -123,6 +123,8 @@ class Change:
         Iteration from whose start it holds, where that is known.
     dropped
         Failures that a new revision of the job has no such thing for.
+    unsure
+        Workers of which it is not known what they hold, beside those that were down in the epoch before.
     """
 
     cause: Cause
@@ -130,6 +132,7 @@ class Change:
     shards_restored: bool = False
     from_iteration: int | None = None
     dropped: tuple[str, ...] = ()
+    unsure: frozenset[Worker] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,9 +193,15 @@ class Drafter:
         self._lock = threading.Lock()
 
     async def draft(
-        self, job_id: str, revision: int, loaded: LoadedJob, base: Base | None, change: Change, priority: Priority
+        self,
+        job_id: str,
+        revision: int,
+        loaded: LoadedJob,
+        base: Base | None,
+        change: Change,
+        priority: Priority = Priority.EVENT,
     ) -> Draft:
-        """Work out the epoch that follows ``base``.
+        """Work out the epoch that follows ``base``. Where it is to be appended, events of the job wait, whatever led to it.
 
         Where no plan exists the draft says so; where none can be made now it says that, and another epoch is to follow.
 
@@ -365,10 +374,13 @@ class Drafter:
         return pairs
 
     def _migrations(self, work: _Work) -> list[EpochMigration]:
-        """What has to be loaded before this epoch runs; nothing for a first epoch, which starts the job."""
-        if work.base is None:
-            return []
-        found = loads(work.loaded.job, (work.base.dead, work.base.moved), (work.failures.dead, work.moved))
+        """What has to be loaded before this epoch runs; a job that starts, without an epoch before, has everybody at home."""
+        dead, moved = (frozenset[Worker](), dict[Worker, Worker]())
+        if work.base is not None:
+            dead, moved = work.base.dead, work.base.moved
+        unsure = work.change.unsure
+        before = (dead | unsure, {worker: position for worker, position in moved.items() if worker not in unsure})
+        found = loads(work.loaded.job, before, (work.failures.dead, work.moved))
         return [
             EpochMigration.model_validate(
                 {

@@ -119,10 +119,17 @@ class JobAnswer(_Answer):
     job: dict[str, Any] | None = Field(description="The job document; null in lists and in answers to a registration.")
 
 
+class Damaged(_Answer):
+    """In the place of something in a list whose stored row is damaged."""
+
+    id: str = Field(description="Its id.")
+    damaged: Literal[True] = Field(default=True, description="That it is.")
+
+
 class JobList(_Answer):
     """Registered jobs in the order of their ids."""
 
-    jobs: list[JobAnswer] = Field(description="At most as many as were asked for.")
+    jobs: list[JobAnswer | Damaged] = Field(description="At most as many as were asked for.")
     next: str | None = Field(description="Value of `after` for the next page; null where this is the last.")
 
 
@@ -168,5 +175,5 @@ class OperationAnswer(_Answer):
 class OperationList(_Answer):
     """Operations of a job, the newest first."""
 
-    operations: list[OperationAnswer] = Field(description="At most as many as were asked for.")
+    operations: list[OperationAnswer | Damaged] = Field(description="At most as many as were asked for.")
     next: str | None = Field(description="Value of `after` for the next page; null where this is the last.")

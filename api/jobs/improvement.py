@@ -42,7 +42,7 @@ class Improver:
     current
         Gives a job's current epoch and the job of its revision, in the event loop.
     follow
-        Appends an epoch with a better plan, or another one, behind the epoch it is given; told who waits for it.
+        Appends an epoch with a better plan, or another one, behind the epoch it is given.
     deadline_s
         Seconds to search for a better plan.
     threshold
@@ -58,8 +58,8 @@ class Improver:
         *,
         templates: Templates,
         maker: TemplateMaker,
-        current: Callable[[str], Awaitable[tuple[EpochRecord, LoadedJob] | None]],
-        follow: Callable[[EpochRecord, LoadedJob, Priority], Awaitable[None]],
+        current: Callable[[str], Awaitable[tuple[EpochRecord, LoadedJob]]],
+        follow: Callable[[EpochRecord, LoadedJob], Awaitable[None]],
         deadline_s: float,
         threshold: float,
         telemetry: Telemetry,
@@ -129,21 +129,15 @@ class Improver:
 
     async def _look(self, job_id: str) -> None:
         """Repair a job's plan where it must be, else leave it to the task that makes plans better."""
-        found = await self._current(job_id)
-        if found is None:
-            return
-        record, job = found
+        record, job = await self._current(job_id)
         need = await to_thread.run_sync(self._need, job, Base.of(record))
         if need == "repair":
-            await self._follow(record, job, Priority.EVENT)
+            await self._follow(record, job)
         elif need != "nothing":
             self._to_improve.add(job_id)
 
     async def _improve(self, job_id: str) -> None:
-        found = await self._current(job_id)
-        if found is None:
-            return
-        record, job = found
+        record, job = await self._current(job_id)
         base = Base.of(record)
         need = await to_thread.run_sync(self._need, job, base)
         if need == "search":
@@ -155,7 +149,7 @@ class Improver:
                 self._tried.popitem(last=False)
             need = await to_thread.run_sync(self._need, job, base)
         if need == "replace":
-            await self._follow(record, job, Priority.IMPROVEMENT)
+            await self._follow(record, job)
         elif need == "repair":
             self.look_at(job_id)
 

@@ -9,9 +9,9 @@ from fastapi import Path, Request
 
 from api.errors import RequestError
 from api.jobs.forms import JOB_ID_PATTERN
+from api.store.epochs import MAX_EPOCH
 from planner.errors import NotFoundError
 
-MAX_EPOCH = 2**31 - 1
 MAX_WAIT_S = 60.0
 _JOB_ID = re.compile(JOB_ID_PATTERN)
 _NUMBER = re.compile(r"[0-9]{1,10}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 import weakref
 from collections.abc import AsyncIterator
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from anyio import to_thread
 
 from api.background import Background
-from api.errors import CorruptStoreError, EpochConflictError, IdempotencyConflictError, StaleBaseError
+from api.errors import CorruptStoreError, StaleBaseError
 from api.jobs.acknowledging import Acknowledger
 from api.jobs.current import CurrentEpochs
 from api.jobs.drafting import Base, Change, Draft, Drafter
@@ -32,6 +33,7 @@ from api.precompute.engine import PrecomputeEngine
 from api.precompute.options import PrecomputeOptions
 from api.settings import Settings
 from api.store import Appended, EpochRecord, JobRecord, OperationRecord, Store
+from api.store.epochs import require_expected, require_same_request
 from api.store.watch import EpochFeed, IsGone
 from api.views.views import Views
 from planner.errors import NotFoundError, SolverError
@@ -40,6 +42,7 @@ from planner.plan_content import canonical_json
 from planner.tolerance import ToleranceMode, require_listable
 
 DEFAULT_TOLERANCE = 1
+_LOG = logging.getLogger("replan.api.jobs")
 MAX_TRIES = 100
 """How often an event is worked out anew because the job moved on meanwhile, through other servers."""
 
@@ -97,7 +100,7 @@ class JobService:
         self.settings = settings
         self.telemetry = telemetry
         self.jobs = JobCache()
-        self._recovery = Recovery(store=store, telemetry=telemetry, base_of=self._base_for)
+        self._recovery = Recovery(store=store, jobs=self.jobs, telemetry=telemetry, base_of=self._base_for)
         current = CurrentEpochs(store, mend=self._mend)
         self.acknowledger = Acknowledger(store, self.jobs)
         self._templates = Templates(store, telemetry)
@@ -178,7 +181,8 @@ class JobService:
         document = await to_thread.run_sync(canonical_json, form.job)
         loaded = await to_thread.run_sync(self.jobs.load, document)
         async with self._locked(job_id):
-            tolerance, mode = await to_thread.run_sync(self._tolerance_of, job_id, form)
+            known = await to_thread.run_sync(self._known, job_id, document, loaded.sha256)
+            tolerance, mode = _tolerance_of(form, known)
             require_listable(loaded.job, tolerance, mode or ToleranceMode.NORMALIZED)
             await self._require_plan(loaded)
             record, is_new = await to_thread.run_sync(
@@ -226,7 +230,7 @@ class JobService:
                     replayed = await to_thread.run_sync(self._replay, job_id, idempotency_key, digest)
                     if replayed is not None:
                         return replayed, True
-                _require_expected(job_id, current, event.expected_epoch)
+                require_expected(job_id, current.epoch, event.expected_epoch)
                 draft, base = await self._draft_event(job, current, loaded, event)
                 reported = Reported(
                     expected_epoch=event.expected_epoch,
@@ -325,17 +329,22 @@ class JobService:
         key = str(loaded.fault_free_key)
         if await to_thread.run_sync(self._templates.best, loaded, key) is None:
             loaded.job.problem().require_plannable()
-            await self._maker.make(loaded, key, deadline_s=self.settings.event_deadline_s, priority=Priority.REQUEST)
+            # Events of the job wait for its registration.
+            await self._maker.make(loaded, key, deadline_s=self.settings.event_deadline_s, priority=Priority.EVENT)
 
     async def _present(self, job_id: str) -> tuple[JobRecord, EpochRecord, LoadedJob]:
         """A job, its current epoch for its newest revision, and what its document describes."""
-        job = await to_thread.run_sync(self.store.job, job_id)
-        loaded = await to_thread.run_sync(self.jobs.load, job.document)
-        current = await self._readable(job, loaded)
-        if current is None or current.revision != job.revision:
-            # A server died between registering the job and appending its epoch.
-            current = await self._follow_revision(job, loaded)
-        return job, current, loaded
+        for _ in range(MAX_TRIES):
+            job = await to_thread.run_sync(self.store.job, job_id)
+            loaded = await to_thread.run_sync(self.jobs.load, job.document)
+            current = await self._readable(job, loaded)
+            if current is None or current.revision < job.revision:
+                # A server died between registering the job and appending its epoch.
+                current = await self._follow_revision(job, loaded)
+            if current.revision == job.revision:
+                return job, current, loaded
+            # Another server gave the job a new revision meanwhile, by which its epoch has to be read.
+        raise StaleBaseError(f"job {job_id!r} was replaced {MAX_TRIES} times while it was read")
 
     async def _follow_revision(self, job: JobRecord, loaded: LoadedJob) -> EpochRecord:
         """Epoch of a job's newest revision: appended where it is not there yet."""
@@ -350,7 +359,7 @@ class JobService:
                 change = Change(
                     cause="revised", state=state, dropped=dropped, shards_restored=base.body.shards_restored
                 )
-            draft = await self._drafter.draft(job.job_id, job.revision, loaded, base, change, Priority.REQUEST)
+            draft = await self._drafter.draft(job.job_id, job.revision, loaded, base, change)
             try:
                 return (await self._append(job, 0 if base is None else base.epoch, change.cause, draft)).record
             except StaleBaseError:
@@ -364,13 +373,13 @@ class JobService:
                 return await to_thread.run_sync(self.store.current_epoch, job.job_id)
             except CorruptStoreError as error:
                 damage = error
-            # The job may have moved on since it was read.
-            job = await to_thread.run_sync(self.store.job, job.job_id)
-            loaded = await to_thread.run_sync(self.jobs.load, job.document)
             base, change = await to_thread.run_sync(self._recovery.work_out, job, loaded)
-            draft = await self._drafter.draft(job.job_id, job.revision, loaded, base, change, Priority.EVENT)
+            draft = await self._drafter.draft(job.job_id, job.revision, loaded, base, change)
             with suppress(StaleBaseError):
                 return (await self._append(job, job.current_epoch, change.cause, draft)).record
+            # The job has moved on since it was read.
+            job = await to_thread.run_sync(self.store.job, job.job_id)
+            loaded = await to_thread.run_sync(self.jobs.load, job.document)
         raise damage
 
     async def _mend(self, job_id: str) -> EpochRecord:
@@ -379,19 +388,18 @@ class JobService:
             _, current, _ = await self._present(job_id)
         return current
 
-    def _tolerance_of(self, job_id: str, form: JobRegistration) -> tuple[int, Mode | None]:
-        """Tolerance and mode of a registration; what it leaves out stays as it is."""
-        tolerance, mode = form.tolerance, form.mode
-        if tolerance is not None and "mode" in form.model_fields_set:
-            return tolerance, mode
+    def _known(self, job_id: str, document: bytes, job_sha256: str) -> JobRecord | None:
+        """A job that is to be registered, where it is known; its damaged document is mended by the same one."""
         try:
-            known = self.store.job(job_id)
+            return self.store.job(job_id)
         except NotFoundError:
-            return DEFAULT_TOLERANCE if tolerance is None else tolerance, mode
-        return (
-            known.tolerance if tolerance is None else tolerance,
-            mode if "mode" in form.model_fields_set else known.mode,
-        )
+            return None
+        except CorruptStoreError as error:
+            if not self.store.mend_job(job_id, document, job_sha256, tolerance=DEFAULT_TOLERANCE, mode=None):
+                raise
+            _LOG.error("the document of job %s was damaged, and is mended: %s", job_id, error)
+            self.telemetry.degraded("job_corrupt")
+        return self.store.job(job_id)
 
     def _base_for(self, current: EpochRecord, loaded: LoadedJob) -> Base:
         """An epoch of this or an earlier revision, as the one that follows it for this job finds it."""
@@ -405,7 +413,7 @@ class JobService:
         change = await to_thread.run_sync(
             lambda: change_of(loaded, base.state, event, dead=base.dead, shards_restored=base.body.shards_restored)
         )
-        return await self._drafter.draft(job.job_id, job.revision, loaded, base, change, Priority.EVENT), base
+        return await self._drafter.draft(job.job_id, job.revision, loaded, base, change), base
 
     async def _append(
         self, job: JobRecord, base_epoch: int, cause: Cause, draft: Draft, reported: Reported | None = None
@@ -448,29 +456,29 @@ class JobService:
         used = self.store.find_event(job_id, idempotency_key)
         if used is None:
             return None
-        if used.request_sha256 != digest:
-            raise IdempotencyConflictError(
-                f"the idempotency key {idempotency_key[:80]!r} came with another request, which led to epoch {used.epoch}",
-                hint="use a new key for a new event",
-            )
+        require_same_request(used, digest)
         try:
             return self.store.epoch(job_id, used.epoch)
         except CorruptStoreError:
             # What was reported is part of all epochs since.
             return self.store.current_epoch(job_id)
 
-    async def _current_of(self, job_id: str) -> tuple[EpochRecord, LoadedJob] | None:
+    async def _current_of(self, job_id: str) -> tuple[EpochRecord, LoadedJob]:
         async with self._locked(job_id):
             _, current, loaded = await self._present(job_id)
         return current, loaded
 
-    async def _follow(self, record: EpochRecord, loaded: LoadedJob, priority: Priority) -> None:
+    async def _follow(self, record: EpochRecord, loaded: LoadedJob) -> None:
         """Append an epoch for the same failures as ``record``'s, unless the job has moved on."""
         async with self._locked(record.job_id):
             job = await to_thread.run_sync(self.store.job, record.job_id)
+            if job.revision != record.revision:
+                # Another server has a new document, and makes the epoch for it.
+                self._improver.look_at(record.job_id)
+                return
             base = await to_thread.run_sync(Base.of, record)
             change = Change(cause="improved", state=base.state, shards_restored=base.body.shards_restored)
-            draft = await self._drafter.draft(job.job_id, record.revision, loaded, base, change, priority)
+            draft = await self._drafter.draft(job.job_id, record.revision, loaded, base, change)
             if draft.template_sha256 is None:
                 raise SolverError("there is still no plan")
             try:
@@ -484,10 +492,9 @@ class JobService:
             self._improver.look_at(job_id)
 
 
-def _require_expected(job_id: str, current: EpochRecord, expected: int | None) -> None:
-    if expected is not None and current.epoch != expected:
-        raise EpochConflictError(
-            f"job {job_id!r} is at epoch {current.epoch}; the request expected {expected}",
-            hint="read the current epoch and decide again",
-            current=current.epoch,
-        )
+def _tolerance_of(form: JobRegistration, known: JobRecord | None) -> tuple[int, Mode | None]:
+    """Tolerance and mode of a registration; what it leaves out stays as it is."""
+    tolerance, mode = (DEFAULT_TOLERANCE, None) if known is None else (known.tolerance, known.mode)
+    if form.tolerance is not None:
+        tolerance = form.tolerance
+    return tolerance, form.mode if "mode" in form.model_fields_set else mode

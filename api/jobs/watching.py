@@ -80,7 +80,7 @@ class Watcher:
         return self._stream(job_id, record.epoch - 1 if after is None else after)
 
     async def _read(self, job_id: str, after: int | None) -> EpochRecord:
-        record = await self._current.read(job_id)
+        record = await self._newest(job_id)
         if record is None:
             raise NotFoundError(f"job {job_id!r} has no epoch yet", hint="register it again with PUT /v1/jobs/{id}")
         if after is not None and after > record.epoch:
@@ -111,8 +111,15 @@ class Watcher:
         except ReplanError as error:
             _LOG.warning("a stream of job %s ends, its client may come again: %s", job_id, error)
 
-    async def _behind(self, job_id: str, last: int) -> Sequence[EpochRecord | DamagedEpoch]:
+    async def _newest(self, job_id: str) -> EpochRecord | None:
+        told = self._feed.newest(job_id)
         record = await self._current.read(job_id)
+        if record is not None and record.epoch < told:
+            self._feed.take_back(job_id, told, record.epoch)
+        return record
+
+    async def _behind(self, job_id: str, last: int) -> Sequence[EpochRecord | DamagedEpoch]:
+        record = await self._newest(job_id)
         if record is None or record.epoch <= last:
             return ()
         if record.epoch == last + 1:

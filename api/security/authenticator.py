@@ -134,7 +134,7 @@ class Authenticator:
             return known.principal
         # An unknown id takes the same comparison as a known one.
         expected = _NO_DIGEST if stored is None else stored.digest
-        is_good = hmac.compare_digest(digest, expected)
+        is_good = hmac.compare_digest(digest.encode(), expected.encode("utf-8", "replace"))
         if stored is None or not is_good:
             self._known.pop(digest, None)
             return None

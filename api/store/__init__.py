@@ -3,7 +3,7 @@
 from api.store.engine import parse_url
 from api.store.epoch_damage import DamagedEpoch, Report
 from api.store.epochs import AcknowledgementRecord, Appended, Cause, EpochRecord, EventRecord
-from api.store.jobs import JobEntry, JobRecord, Mode
+from api.store.jobs import DamagedJob, JobEntry, JobRecord, Mode
 from api.store.keys import ApiKeyRecord
 from api.store.operations import FinalState, OperationRecord, OperationState
 from api.store.plans import Document
@@ -20,6 +20,7 @@ __all__ = [
     "Appended",
     "Cause",
     "DamagedEpoch",
+    "DamagedJob",
     "Document",
     "EpochFeed",
     "EpochRecord",

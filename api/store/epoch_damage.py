@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from api.errors import CorruptStoreError
-from api.store.epochs import EpochRecord, EpochRows
+from api.store.epochs import MAX_EPOCH, EpochRecord, EpochRows
 from api.store.schema import EPOCHS, EVENTS
 
 _PAGE = 100
@@ -46,16 +46,18 @@ class EpochDamageRows(EpochRows):
             query = sa.select(EPOCHS.c.epoch).where(EPOCHS.c.job_id == job_id, EPOCHS.c.epoch > n)
             query = query.order_by(EPOCHS.c.epoch).limit(limit)
             numbers = self._read(lambda connection: connection.execute(query).scalars().all())
-            return tuple(self._epoch_or_marker(job_id, number) for number in numbers)
+            # What is no number any more cannot be named.
+            return tuple(self._epoch_or_marker(job_id, number) for number in numbers if isinstance(number, int))
 
-    def newest_sound_epoch(self, job_id: str, before: int) -> EpochRecord | None:
-        """Newest epoch of a job below number ``before`` that is not damaged; ``None`` where there is none."""
-        while numbers := self._numbers_below(job_id, before):
+    def newest_sound_epoch(self, job_id: str) -> EpochRecord | None:
+        """Newest epoch of a job that is not damaged; ``None`` where there is none."""
+        most = MAX_EPOCH
+        while numbers := self._numbers_up_to(job_id, most):
             for number in numbers:
                 found = self._epoch_or_marker(job_id, number)
                 if isinstance(found, EpochRecord):
                     return found
-            before = numbers[-1]
+            most = numbers[-1] - 1
         return None
 
     def reaches_back(self, job_id: str) -> bool:
@@ -81,10 +83,10 @@ class EpochDamageRows(EpochRows):
             if row.checksum is not None or row.cause not in ("registered", "revised", "improved", "recovered")
         )
 
-    def _numbers_below(self, job_id: str, before: int) -> tuple[int, ...]:
-        """Some numbers of epochs below another, the largest first."""
+    def _numbers_up_to(self, job_id: str, most: int) -> tuple[int, ...]:
+        """Some numbers of epochs up to this one, the largest first."""
         e = EPOCHS.c
-        query = sa.select(e.epoch).where(e.job_id == job_id, e.epoch < before).order_by(e.epoch.desc()).limit(_PAGE)
+        query = sa.select(e.epoch).where(e.job_id == job_id, e.epoch <= most).order_by(e.epoch.desc()).limit(_PAGE)
         return tuple(self._read(lambda connection: connection.execute(query).scalars().all()))
 
     def _event_of(self, job_id: str, n: int) -> bytes | None:

@@ -13,11 +13,12 @@ import sqlalchemy as sa
 from api.errors import CorruptStoreError, EpochConflictError, IdempotencyConflictError, StaleBaseError
 from api.store.checksums import row_checksum, sha256_hex
 from api.store.engine import Database
-from api.store.jobs import no_job
+from api.store.jobs import no_job, whole
 from api.store.notices import notify
 from api.store.schema import ACKNOWLEDGEMENTS, EPOCHS, EVENTS, JOB_REVISIONS, JOBS, TEMPLATES
 from planner.errors import NotFoundError
 
+MAX_EPOCH = 2**31 - 1
 Cause = Literal["registered", "event", "improved", "revised", "recovered"]
 
 
@@ -84,6 +85,16 @@ class AcknowledgementRecord:
     created_at: datetime
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    """What an epoch is appended for: see :meth:`EpochRows.append`."""
+
+    job_id: str
+    idempotency_key: str | None
+    request_sha256: str | None
+    event: bytes | None
+
+
 class EpochRows(Database):
     """Epochs, the events that led to them, and who has acknowledged them."""
 
@@ -140,41 +151,20 @@ class EpochRows(Database):
         StoreError
             If it cannot be stored; nothing of it is then.
         """
+        request = _Request(job_id=job_id, idempotency_key=idempotency_key, request_sha256=request_sha256, event=event)
         attempt = uuid.uuid4().hex
 
         def work(connection: sa.Connection) -> Appended:
             job = connection.execute(self._locked(sa.select(JOBS).where(JOBS.c.job_id == job_id))).one_or_none()
             if job is None:
                 raise no_job(job_id)
-            if idempotency_key is not None:
-                used = self._event(connection, job_id, idempotency_key)
-                if used is not None and used.request_sha256 != request_sha256:
-                    raise IdempotencyConflictError(
-                        f"the idempotency key {idempotency_key[:80]!r} came with another request, which led to epoch "
-                        f"{used.epoch}",
-                        hint="use a new key for a new event",
-                    )
-                if used is not None:
-                    mine = self._attempt(connection, job_id, used.epoch) == attempt
-                    return Appended(record=self._epoch(connection, job_id, used.epoch), is_replay=not mine)
-            elif job.current_epoch > base_epoch and self._attempt(connection, job_id, job.current_epoch) == attempt:
-                # The connection was lost after an earlier try had been stored.
-                return Appended(record=self._epoch(connection, job_id, job.current_epoch), is_replay=False)
-            if expected_epoch is not None and expected_epoch != job.current_epoch:
-                raise EpochConflictError(
-                    f"job {job_id!r} is at epoch {job.current_epoch}; the request expected {expected_epoch}",
-                    hint="read the current epoch and decide again",
-                    current=job.current_epoch,
-                )
-            if base_epoch != job.current_epoch or revision != job.revision:
-                raise StaleBaseError(
-                    f"job {job_id!r} is at epoch {job.current_epoch} and revision {job.revision}; "
-                    f"the new epoch was computed from epoch {base_epoch} and revision {revision}"
-                )
+            known = self._appended_before(connection, request, base_epoch, attempt)
+            if known is not None:
+                return known
+            _require_current(job, base_epoch=base_epoch, revision=revision, expected_epoch=expected_epoch)
             if template_sha256 is not None:
                 self._hold_template(connection, job_id, revision, failure_key, template_sha256)
-            now = self._now(connection)
-            number = job.last_epoch + 1
+            now, number = self._now(connection), self._next_number(connection, job)
             record = EpochRecord(
                 job_id=job_id,
                 epoch=number,
@@ -187,14 +177,9 @@ class EpochRows(Database):
                 created_at=now,
             )
             self._insert_epoch(connection, record, attempt)
-            if event is not None or idempotency_key is not None:
-                values = (job_id, number, idempotency_key, request_sha256, event)
-                names = ("job_id", "epoch", "idempotency_key", "request_sha256", "event")
-                row = dict(zip(names, values, strict=True))
-                connection.execute(EVENTS.insert().values(checksum=row_checksum("event", *values), **row))
-            connection.execute(
-                JOBS.update().where(JOBS.c.job_id == job_id).values(current_epoch=number, last_epoch=number)
-            )
+            self._insert_event(connection, request, number)
+            changes = JOBS.update().where(JOBS.c.job_id == job_id).values(current_epoch=number, last_epoch=number)
+            connection.execute(changes)
             notify(connection, job_id, number)
             return Appended(record=record, is_replay=False)
 
@@ -211,14 +196,19 @@ class EpochRows(Database):
             If the stored epoch is damaged.
         """
         query = (
-            sa.select(JOBS.c.current_epoch, EPOCHS)
+            sa.select(JOBS.c.current_epoch, _newest_of(JOBS.c.job_id).label("newest"), EPOCHS)
             .outerjoin(EPOCHS, (EPOCHS.c.job_id == JOBS.c.job_id) & (EPOCHS.c.epoch == JOBS.c.current_epoch))
             .where(JOBS.c.job_id == job_id)
         )
         row = self._read(lambda connection: connection.execute(query).one_or_none())
         if row is None:
             raise no_job(job_id)
-        return None if row.current_epoch == 0 else self._checked(row, job_id, row.current_epoch)
+        if row.current_epoch != (row.newest or 0):
+            raise CorruptStoreError(
+                f"{self.name}: the number of the current epoch of job {job_id!r} is damaged",
+                hint="restore the store from a copy",
+            )
+        return None if row.newest is None else self._checked(row, job_id, row.current_epoch)
 
     def epoch(self, job_id: str, n: int) -> EpochRecord:
         """Epoch ``n`` of a job.
@@ -313,13 +303,38 @@ class EpochRows(Database):
         if connection.execute(self._locked(query, shared=True)).scalar() is None:
             raise StaleBaseError(f"job {job_id!r} has no template {template_sha256} any more")
 
+    def _appended_before(
+        self, connection: sa.Connection, request: _Request, base_epoch: int, attempt: str
+    ) -> Appended | None:
+        """Epoch that an earlier try appended, whose answer was lost, or an earlier request with the same key."""
+        e, job_id = EPOCHS.c, request.job_id
+        mine = sa.select(e.epoch).where(e.job_id == job_id, e.epoch > base_epoch, e.attempt == attempt)
+        number = connection.execute(mine).scalar()
+        if number is not None:
+            return Appended(record=self._epoch(connection, job_id, number), is_replay=False)
+        used = None
+        if request.idempotency_key is not None:
+            used = self._event(connection, job_id, request.idempotency_key)
+        if used is None:
+            return None
+        require_same_request(used, request.request_sha256)
+        return Appended(record=self._epoch(connection, job_id, used.epoch), is_replay=True)
+
+    def _next_number(self, connection: sa.Connection, job: sa.Row[Any]) -> int:
+        """Number of a job's next epoch: behind all that are there, else behind those of deleted jobs with its id."""
+        newest = connection.execute(sa.select(_newest_of(job.job_id))).scalar()
+        return (whole(job.last_epoch) if newest is None else int(newest)) + 1
+
+    def _insert_event(self, connection: sa.Connection, request: _Request, number: int) -> None:
+        if request.event is None and request.idempotency_key is None:
+            return
+        values = (request.job_id, number, request.idempotency_key, request.request_sha256, request.event)
+        row = dict(zip(EventRecord.__slots__, values, strict=True))
+        connection.execute(EVENTS.insert().values(checksum=row_checksum("event", *values), **row))
+
     def _insert_epoch(self, connection: sa.Connection, record: EpochRecord, attempt: str) -> None:
         values = {name: getattr(record, name) for name in EpochRecord.__slots__}
         connection.execute(EPOCHS.insert().values(attempt=attempt, checksum=_checksum(record), **values))
-
-    def _attempt(self, connection: sa.Connection, job_id: str, n: int) -> str | None:
-        query = sa.select(EPOCHS.c.attempt).where(EPOCHS.c.job_id == job_id, EPOCHS.c.epoch == n)
-        return connection.execute(query).scalar()
 
     def _epoch(self, connection: sa.Connection, job_id: str, n: int) -> EpochRecord:
         query = sa.select(EPOCHS).where(EPOCHS.c.job_id == job_id, EPOCHS.c.epoch == n)
@@ -331,8 +346,7 @@ class EpochRows(Database):
     def _checked(self, row: sa.Row[Any], job_id: str, n: int) -> EpochRecord:
         names = EpochRecord.__slots__
         record = EpochRecord(**{name: getattr(row, name) for name in names})
-        # The number of a current epoch may be damaged too, and then there is no such row.
-        if record.created_at is None or _checksum(record) != row.checksum:
+        if _checksum(record) != row.checksum:
             raise CorruptStoreError(
                 f"{self.name}: epoch {n} of job {job_id!r} does not match its checksum",
                 hint="restore the store from a copy",
@@ -358,6 +372,54 @@ class EpochRows(Database):
                 hint="restore the store from a copy",
             )
         return EventRecord(**dict(zip(EventRecord.__slots__, values, strict=True)))
+
+
+def require_same_request(used: EventRecord, request_sha256: str | None) -> None:
+    """Refuse a request whose idempotency key came with another one before.
+
+    Raises
+    ------
+    IdempotencyConflictError
+        If it did.
+    """
+    if used.request_sha256 != request_sha256:
+        raise IdempotencyConflictError(
+            f"the idempotency key {str(used.idempotency_key)[:80]!r} came with another request, which led to epoch "
+            f"{used.epoch}",
+            hint="use a new key for a new event",
+        )
+
+
+def require_expected(job_id: str, current_epoch: int, expected_epoch: int | None) -> None:
+    """Refuse a request that expects another epoch than a job has.
+
+    Raises
+    ------
+    EpochConflictError
+        If it does; it holds the current one.
+    """
+    if expected_epoch is not None and expected_epoch != current_epoch:
+        raise EpochConflictError(
+            f"job {job_id!r} is at epoch {current_epoch}; the request expected {expected_epoch}",
+            hint="read the current epoch and decide again",
+            current=current_epoch,
+        )
+
+
+def _require_current(job: sa.Row[Any], *, base_epoch: int, revision: int, expected_epoch: int | None) -> None:
+    current = whole(job.current_epoch)
+    require_expected(job.job_id, current, expected_epoch)
+    if base_epoch != current or revision != job.revision:
+        raise StaleBaseError(
+            f"job {job.job_id!r} is at epoch {job.current_epoch} and revision {job.revision}; "
+            f"the new epoch was computed from epoch {base_epoch} and revision {revision}"
+        )
+
+
+def _newest_of(job_id: Any) -> sa.ScalarSelect[Any]:
+    """Largest number of an epoch of a job. In SQLite what is no number any more is larger than all numbers, and left out."""
+    e = EPOCHS.alias().c
+    return sa.select(sa.func.max(e.epoch)).where(e.job_id == job_id, e.epoch <= MAX_EPOCH).scalar_subquery()
 
 
 def _no_epoch(job_id: str, n: int) -> NotFoundError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import sqlalchemy as sa
 
@@ -57,6 +57,13 @@ class JobRecord(JobEntry):
     document: bytes
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DamagedJob:
+    """A job whose row cannot be read any more."""
+
+    job_id: str
+
+
 class JobRows(Database):
     """Jobs; a changed job is a new revision, and the old ones stay readable."""
 
@@ -88,7 +95,7 @@ class JobRows(Database):
                 updated_at=now,
             )
             job = connection.execute(self._locked(sa.select(JOBS).where(JOBS.c.job_id == job_id))).one()
-            known = self._record(connection, job_id, job.revision) if job.revision > 0 else None
+            known = None if job.revision == 0 else self._record(connection, job_id, None)
             is_new = known is None or (known.document, known.job_sha256) != (document, job_sha256)
             if known is not None and not is_new and (known.tolerance, known.mode) == (tolerance, mode):
                 return known, False
@@ -126,40 +133,70 @@ class JobRows(Database):
         """Revision ``n`` of a job; raises as :meth:`job` does, also where there is no such revision."""
         return self._read(lambda connection: self._record(connection, job_id, n))
 
+    def mend_job(self, job_id: str, document: bytes, job_sha256: str, *, tolerance: int, mode: Mode | None) -> bool:
+        """Put the newest revision of a job right, whose row is damaged, where it is known that it held this document.
+
+        Parameters
+        ----------
+        job_id, document, job_sha256
+            The job, and what is to be its document with its hash.
+        tolerance, mode
+            What they are where the row does not tell any more.
+
+        Returns
+        -------
+        bool
+            ``False`` where the row held another document, or does not tell which; nothing is changed then.
+        """
+
+        def work(connection: sa.Connection) -> bool:
+            r, j = JOB_REVISIONS.c, JOBS.c
+            of_newest = (
+                r.job_id == job_id,
+                r.revision == sa.select(j.revision).where(j.job_id == job_id).scalar_subquery(),
+            )
+            row = connection.execute(self._locked(sa.select(JOB_REVISIONS).where(*of_newest))).one_or_none()
+            if row is None:
+                return False
+            values: dict[str, Any] = {"tolerance": row.tolerance, "mode": row.mode}
+            if _checksum(job_id, row.revision, document, job_sha256, row.tolerance, row.mode) != row.checksum:
+                if (row.document, row.job_sha256) != (document, job_sha256):
+                    return False
+                values = {"tolerance": tolerance, "mode": mode}
+            checksum = _checksum(job_id, row.revision, document, job_sha256, values["tolerance"], values["mode"])
+            values |= {"document": document, "job_sha256": job_sha256, "checksum": checksum}
+            connection.execute(JOB_REVISIONS.update().where(*of_newest).values(**values))
+            return True
+
+        return self._write(work)
+
     def list_jobs(self, after: str | None = None, limit: int = 100) -> tuple[JobEntry, ...]:
-        """At most ``limit`` jobs by id, those behind ``after`` only."""
+        """At most ``limit`` jobs by id, those behind ``after`` only; what :meth:`jobs_behind` marks is left out."""
+        return tuple(job for job in self.jobs_behind(after, limit) if isinstance(job, JobEntry))
+
+    def jobs_behind(self, after: str | None = None, limit: int = 100) -> tuple[JobEntry | DamagedJob, ...]:
+        """At most ``limit`` jobs by id, those behind ``after`` only.
+
+        Their documents are not read, nor are the checksums compared; what cannot be told has a marker in its place.
+        """
         r = JOB_REVISIONS.c
         query = (
             sa.select(JOBS, r.job_sha256, r.tolerance, r.mode)
-            .join(JOB_REVISIONS, (r.job_id == JOBS.c.job_id) & (r.revision == JOBS.c.revision))
+            .outerjoin(JOB_REVISIONS, (r.job_id == JOBS.c.job_id) & (r.revision == JOBS.c.revision))
             .order_by(JOBS.c.job_id)
             .limit(limit)
         )
         if after is not None:
             query = query.where(JOBS.c.job_id > after)
         rows = self._read(lambda connection: connection.execute(query).all())
-        return tuple(
-            JobEntry(
-                job_id=row.job_id,
-                revision=row.revision,
-                job_sha256=row.job_sha256,
-                tolerance=row.tolerance,
-                mode=row.mode,
-                current_epoch=row.current_epoch,
-                created_at=row.created_at,
-                updated_at=row.updated_at,
-            )
-            for row in rows
-        )
+        return tuple(_entry(row) for row in rows if isinstance(row.job_id, str))
 
     def current_epochs(self) -> dict[str, int]:
-        """Number of the newest epoch of every job that has one."""
-        query = sa.select(JOBS.c.job_id, JOBS.c.current_epoch).where(JOBS.c.current_epoch > 0)
-        rows = self._read(lambda connection: connection.execute(query).all())
-        return {row.job_id: row.current_epoch for row in rows}
+        """Number of the newest epoch of every job that has one; 0 where it is damaged."""
+        return {job_id: newest for job_id, (_, newest) in self.epoch_ranges().items()}
 
     def epoch_ranges(self) -> dict[str, tuple[int, int]]:
-        """Number of the first and of the newest epoch of every job that has one.
+        """Number of the first and of the newest epoch of every job that has one; 0 for a newest one that is damaged.
 
         Epochs before the first were those of deleted jobs with the same id.
         """
@@ -170,7 +207,11 @@ class JobRows(Database):
             .where(j.current_epoch > 0)
         )
         rows = self._read(lambda connection: connection.execute(query).all())
-        return {row.job_id: (row.last_retired + 1, row.current_epoch) for row in rows}
+        return {
+            row.job_id: (whole(row.last_retired) + 1, whole(row.current_epoch))
+            for row in rows
+            if isinstance(row.job_id, str)
+        }
 
     def delete_job(self, job_id: str) -> None:
         """Delete a job with its revisions, epochs, events, acknowledgements and operations; templates stay.
@@ -209,12 +250,12 @@ class JobRows(Database):
             .set_label_style(sa.LABEL_STYLE_TABLENAME_PLUS_COL)
         )
         row = connection.execute(query).one_or_none()
+        if row is None and revision is not None:
+            raise NotFoundError(f"there is no revision {revision} of a job {job_id[:80]!r}")
+        if row is None and connection.execute(sa.select(JOBS.c.job_id).where(JOBS.c.job_id == job_id)).scalar() is None:
+            raise no_job(job_id)
         if row is None:
-            raise (
-                no_job(job_id)
-                if revision is None
-                else NotFoundError(f"there is no revision {revision} of a job {job_id[:80]!r}")
-            )
+            raise self._damaged_job(job_id, "the newest revision")
         expected = _checksum(
             job_id,
             row.job_revisions_revision,
@@ -224,10 +265,7 @@ class JobRows(Database):
             row.job_revisions_mode,
         )
         if expected != row.job_revisions_checksum:
-            raise CorruptStoreError(
-                f"{self.name}: revision {row.job_revisions_revision} of job {job_id!r} does not match its checksum",
-                hint="restore the store from a copy, or delete the job and register it again",
-            )
+            raise self._damaged_job(job_id, f"revision {row.job_revisions_revision}")
         return JobRecord(
             job_id=job_id,
             revision=row.job_revisions_revision,
@@ -235,10 +273,39 @@ class JobRows(Database):
             document=row.job_revisions_document,
             tolerance=row.job_revisions_tolerance,
             mode=row.job_revisions_mode,
-            current_epoch=row.jobs_current_epoch,
+            current_epoch=whole(row.jobs_current_epoch),
             created_at=row.jobs_created_at,
             updated_at=row.job_revisions_created_at,
         )
+
+    def _damaged_job(self, job_id: str, what: str) -> CorruptStoreError:
+        return CorruptStoreError(
+            f"{self.name}: {what} of job {job_id!r} does not match its checksum",
+            hint="register the same document again, which mends it where it was damaged; else restore the store from a copy, or "
+            "delete the job and register it again",
+        )
+
+
+def whole(value: Any) -> int:
+    """A number of a row without a checksum; 0 for what is none any more, as on a damaged disk."""
+    return value if isinstance(value, int) else 0
+
+
+def _entry(row: sa.Row[Any]) -> JobEntry | DamagedJob:
+    numbers = (row.revision, row.tolerance, row.current_epoch)
+    is_sound = all(isinstance(number, int) for number in numbers) and isinstance(row.job_sha256, str)
+    if not is_sound or row.mode not in (None, *get_args(Mode)):
+        return DamagedJob(job_id=row.job_id)
+    return JobEntry(
+        job_id=row.job_id,
+        revision=row.revision,
+        job_sha256=row.job_sha256,
+        tolerance=row.tolerance,
+        mode=row.mode,
+        current_epoch=row.current_epoch,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )
 
 
 def no_job(job_id: str) -> NotFoundError:

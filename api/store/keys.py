@@ -92,7 +92,7 @@ def _record(row: sa.Row[Any]) -> ApiKeyRecord:
         key_id=row.key_id,
         name=row.name,
         scopes=tuple(row.scopes.split()),
-        digest=row.digest,
+        digest=str(row.digest),  # on a damaged disk it may be no text
         created_at=row.created_at,
         revoked_at=row.revoked_at,
     )

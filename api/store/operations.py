@@ -157,7 +157,9 @@ class OperationRows(Database):
                 last = self._operation(connection, after)
                 same = (o.created_at == last.created_at) & (o.operation_id > last.operation_id)
                 behind = query.where((o.created_at < last.created_at) | same)
-            return tuple(_record(row) for row in connection.execute(behind).all())
+            # What is no text any more, on a damaged SQLite disk, cannot be named.
+            rows = connection.execute(behind).all()
+            return tuple(_record(row) for row in rows if isinstance(row.operation_id, str))
 
         return self._read(work)
 

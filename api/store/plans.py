@@ -107,7 +107,9 @@ class PlanRows(Database):
     def plan_id_of_request(self, request_sha256: str) -> str | None:
         """Id of the plan that a request led to before; ``None`` where there is none."""
         query = sa.select(REQUESTS.c.plan_id).where(REQUESTS.c.request_sha256 == request_sha256)
-        return self._read(lambda connection: connection.execute(query).scalar_one_or_none())
+        plan_id = self._read(lambda connection: connection.execute(query).scalar_one_or_none())
+        # On a damaged SQLite disk it may be no text.
+        return plan_id if isinstance(plan_id, str) else None
 
     def plan(self, plan_id: str) -> Document:
         """Bytes of a plan file.

@@ -17,6 +17,8 @@ import psycopg
 import sqlalchemy as sa
 from psycopg.errors import ConnectionTimeout
 
+from planner.errors import ReplanError
+
 CONNECT_TIMEOUT_S = 3
 PING_TIMEOUT_S = 2.0
 """Seconds of silence after which a connection that was not in use is given up."""
@@ -81,6 +83,10 @@ class Silence:
             if isinstance(error.orig, DatabaseSilentError | ConnectionTimeout):
                 self._lasts = True
                 raise
+            self._lasts = False
+            raise
+        except ReplanError:
+            # It was asked in vain, but it did answer.
             self._lasts = False
             raise
         self._lasts = False

@@ -137,6 +137,18 @@ class EpochFeed:
         if seen == self._num_changes:
             await self.wait(_ANY_JOB, 0, timeout)
 
+    def newest(self, job_id: str) -> int:
+        """Number of the newest epoch of a job that was told of; 0 where none was."""
+        return self._latest.get(job_id, 0)
+
+    def take_back(self, job_id: str, told: int, found: int) -> None:
+        """Where this epoch is still the newest that was told of, the store has shown that it is not there, but an older one.
+
+        A number that is damaged in the store would keep everybody from waiting.
+        """
+        if self._latest.get(job_id) == told:
+            self._latest[job_id] = found
+
     async def wait(self, job_id: str, after: int, timeout: float) -> None:
         """Wait until a job has an epoch behind ``after``, it is deleted, the feed closes, or ``timeout`` seconds are over.
 
@@ -196,7 +208,8 @@ class EpochFeed:
         for job_id in missing:
             self.announce(job_id, 0)
         for job_id, (_, newest) in ranges.items():
-            self.announce(job_id, newest)
+            if newest > 0:
+                self.announce(job_id, newest)
         self._connected.set()
 
     async def _listen(self) -> None:

@@ -277,7 +277,9 @@ def test_unexpected_errors_show_nothing(client: TestClient, monkeypatch: pytest.
         raise RuntimeError("secret")
 
     monkeypatch.setattr(client.app.state.service.store, "plan", fail)  # type: ignore[attr-defined]
-    document = check_problem(client.get("/v1/plans/x"), 500, "internal")
+    answer = client.get("/v1/plans/x")
+    document = check_problem(answer, 500, "internal")
+    assert answer.headers["connection"] == "close", "the web server closes it"
     assert document["instance"].startswith("urn:uuid:")
 
 

@@ -16,8 +16,9 @@ from api.jobs.loaded import LoadedJob
 from api.jobs.solving import TemplateMaker
 from api.jobs.templates import Templates
 from api.observability.telemetry import Telemetry
-from api.pool import Priority, SolvePool
+from api.pool import SolvePool
 from api.store import EpochRecord, Store
+from planner.errors import NotFoundError
 from planner.formats.job_file import job_from_document
 from planner.job_hash import job_sha256
 from tests.api.jobs.test_survival import HASTY
@@ -31,13 +32,13 @@ def test_an_unforeseen_error_over_one_job_leaves_the_others(tmp_path: Path, capl
     store = Store(str(tmp_path / "s.db"))
     looked_at: list[str] = []
 
-    async def current(job_id: str) -> tuple[EpochRecord, LoadedJob] | None:
+    async def current(job_id: str) -> tuple[EpochRecord, LoadedJob]:
         looked_at.append(job_id)
         if job_id == "bad":
             raise KeyError("a bug")
-        return None
+        raise NotFoundError("it was deleted")
 
-    async def follow(_record: EpochRecord, _job: LoadedJob, _priority: Priority) -> None:
+    async def follow(_record: EpochRecord, _job: LoadedJob) -> None:
         raise AssertionError
 
     async def check() -> None:

@@ -157,3 +157,82 @@ def test_a_crowd_makes_one_epoch_of_it(damaged: Place) -> None:
     for thread in threads:
         thread.join()
     assert set(found) == {4}
+
+
+def test_who_came_back_in_a_damaged_epoch_loads_again(damaged: Place) -> None:
+    """A node that failed and recovered since the newest sound epoch may hold nothing, though it is up in both."""
+    damaged.job.report("node_failed", "n07")
+    damaged.job.report("node_recovered", "n07")
+    damaged.damage_epochs(4, 5)
+    found = damaged.job.current()
+    assert (found["epoch"], found["cause"], found["failed_workers"]) == (6, "recovered", ["1/2"])
+    (load,) = found["migrations"]
+    assert (load["from"], load["to"], load["copy_from"]) == ("1/3", "1/3", "0/3")
+
+
+def test_nobody_is_trusted_where_workers_may_have_moved(place: tuple[Server, Path, Path]) -> None:
+    """Where a damaged epoch may have moved workers, all that are live are told to load, since nobody knows who holds what."""
+    made = Place(place)
+    made.job.document = DOCUMENT | {
+        "stage_costs": DOCUMENT["stage_costs"] | {"parameter_bytes": 1000, "optimizer_state_bytes": 1000},
+        "recovery": {"copy_bytes_per_s": 10**9},
+    }
+    assert made.job.register().status_code == 200
+    made.job.report("node_failed", "n06")
+    made.damage_epochs(3)
+    found = made.job.current()
+    assert (found["cause"], found["failed_workers"]) == ("recovered", ["1/2"])
+    assert len(found["migrations"]) == 11
+    assert {load["copy_from"] for load in found["migrations"]} == {None}
+
+
+def test_a_wrong_number_of_the_current_epoch_keeps_nobody_busy(damaged: Place) -> None:
+    """A number far ahead, as of a flipped bit, is corrected: who waits for the next epoch waits, and is told when it is there."""
+    job = damaged.job
+    seen = []
+    with job.client.stream("GET", f"{job.path}/stream") as stream:
+        for line in stream.iter_lines():
+            if not line.startswith("id: "):
+                continue
+            seen.append(line)
+            if line == "id: 3":
+                damaged.damage("UPDATE jobs SET current_epoch = current_epoch + 4096 WHERE 1")
+            elif line == "id: 4":
+                reporter = threading.Thread(target=job.report, args=("node_failed", "n00"))
+                reporter.start()
+            else:
+                break
+    reporter.join()
+    assert seen == ["id: 3", "id: 4", "id: 5"]
+    assert job.get("epochs/current", params={"after": 5, "wait": 1}).status_code == 204
+    waited = 'replan_wait_seconds_sum{route="/v1/jobs/{job_id}/epochs/current"} '
+    metrics = damaged.server.client.get("/metrics").text
+    assert float(metrics.split(waited)[1].split()[0]) >= 0.9
+
+
+def test_a_damaged_document_is_mended_by_registering_it_again(damaged: Place) -> None:
+    """Until then reports are refused as what they are; the same document puts it right, with what is down."""
+    job = damaged.job
+    damaged.damage("UPDATE job_revisions SET document = CAST(document || x'20' AS BLOB) WHERE 1")
+    check_problem(job.post("node_failed", "n00"), 500, "store_corrupt")
+    assert ServedJob(job.client, job.id, DOCUMENT | {"name": "other"}).register().status_code == 500
+    assert job.current()["epoch"] == 3
+    mended = job.register()
+    assert (mended.status_code, mended.json()["revision"]) == (200, 1)
+    assert job.report("node_failed", "n00")["failures"]["nodes"] == "n[00,06]"
+    assert 'kind="job_corrupt"' in damaged.server.client.get("/metrics").text
+
+
+def test_lists_show_what_is_damaged_and_go_on(damaged: Place) -> None:
+    """One damaged row of a job or an operation leaves the lists of all readable, and alone it is a problem."""
+    job, client = damaged.job, damaged.server.client
+    first, second = (client.post(f"{job.path}/precompute", json={"deadline_s": 0.01}).json()["id"] for _ in range(2))
+    damaged.damage("UPDATE operations SET state = 'x', done = 'x' WHERE operation_id = ?", first)
+    listed = job.get("operations").json()["operations"]
+    assert [entry["id"] for entry in listed] == [second, first]
+    assert listed[1] == {"id": first, "damaged": True}
+    check_problem(client.get(f"/v1/operations/{first}"), 500, "store_corrupt")
+    damaged.damage("UPDATE job_revisions SET mode = 'x' WHERE 1")
+    jobs = {entry["id"]: entry for entry in client.get("/v1/jobs", params={"limit": 1000}).json()["jobs"]}
+    assert jobs[job.id] == {"id": job.id, "damaged": True}
+    check_problem(client.get(job.path), 500, "store_corrupt")

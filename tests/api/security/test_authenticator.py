@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -221,3 +223,14 @@ def test_a_store_that_hangs_is_as_one_that_fails(store: Store) -> None:
             await authenticator.authenticate(unknown.text)
 
     asyncio.run(check())
+
+
+@pytest.mark.parametrize("digest", ["CAST('x' AS BLOB)", "CAST(x'80ff' AS TEXT)"])
+def test_a_damaged_key_is_none(tmp_path: Path, digest: str) -> None:
+    """A hash whose row is damaged, its type or its letters, fits no key."""
+    store = Store(str(tmp_path / "s.db"))
+    key = create_key(store, name="worker", scope=Scope.READ)
+    with closing(sqlite3.connect(tmp_path / "s.db")) as connection, connection:
+        connection.execute(f"UPDATE api_keys SET digest = {digest}")
+    assert asyncio.run(Bench(store).name(key)) is None
+    store.close()

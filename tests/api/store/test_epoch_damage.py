@@ -49,7 +49,7 @@ def test_the_newest_sound_epoch_is_found(job: Store, backend: Backend) -> None:
     """Damaged ones are passed over; where all are damaged there is none."""
     for damaged, expected in (((5,), 4), ((4,), 3), ((2, 3), 1), ((1,), None)):
         damage(backend, *damaged)
-        found = job.newest_sound_epoch("job", 6)
+        found = job.newest_sound_epoch("job")
         assert (found.epoch if isinstance(found, EpochRecord) else None) == expected
 
 
@@ -72,11 +72,16 @@ def test_reports_behind_an_epoch(job: Store, backend: Backend) -> None:
         "UPDATE epochs SET cause = CAST(x'80ff' AS TEXT) WHERE epoch = 5",
         "UPDATE epochs SET created_at = 'x' WHERE epoch = 5",
         "UPDATE epochs SET revision = 'x' WHERE epoch = 5",
-        "UPDATE jobs SET current_epoch = 6",
+        "UPDATE epochs SET epoch = x'35' WHERE epoch = 5",
+        "UPDATE epochs SET epoch = 4101 WHERE epoch = 5",
+        "UPDATE jobs SET current_epoch = 4101",
+        "UPDATE jobs SET current_epoch = 4",
+        "UPDATE jobs SET current_epoch = 0",
+        "UPDATE jobs SET current_epoch = 'x', last_epoch = 'x'",
     ],
 )
 def test_a_current_epoch_of_another_type_is_damaged(tmp_path: Path, statement: str) -> None:
-    """Damage that changes the type of a value, and a number that no epoch has, are told as damage, in plain letters."""
+    """Damage to a value, its type or the epoch's number is told, in plain letters; the next epoch is behind all others."""
     backend = SqliteBackend(tmp_path / "replan.db")
     store = Store(backend.url)
     try:
@@ -87,8 +92,15 @@ def test_a_current_epoch_of_another_type_is_damaged(tmp_path: Path, statement: s
         with pytest.raises(CorruptStoreError) as caught:
             store.current_epoch("job")
         assert str(caught.value).isprintable()
-        newest = store.newest_sound_epoch("job", 6)
+        newest = store.newest_sound_epoch("job")
         assert newest is not None
         assert newest.epoch >= 4
+        append(store, store.job("job").current_epoch, cause="recovered")
+        found = store.current_epoch("job")
+        assert found is not None
+        assert (found.cause, found.epoch) == (
+            "recovered",
+            max(record.epoch for record in store.epochs_behind("job", 0)),
+        )
     finally:
         store.close()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 import pytest
 
 from api.errors import CorruptStoreError
-from api.store import Store
+from api.store import DamagedJob, JobEntry, Store
 from planner.errors import NotFoundError
-from tests.api.store.backends import JOB_SHA256, Backend, append, put_template, register
+from tests.api.store.backends import JOB_SHA256, Backend, SqliteBackend, append, put_template, register
 
 
 def test_the_same_job_again_changes_nothing(store: Store) -> None:
@@ -112,3 +113,48 @@ def test_one_of_many_at_once_registers(store: Store) -> None:
     assert sorted(made) == [False] * 7 + [True]
     assert store.job("same").revision == 1
     assert {store.job_revision("different", n).document for n in range(1, 9)} == {b"%d" % n for n in range(8)}
+
+
+def test_a_damaged_document_is_mended_by_the_same(store: Store, backend: Backend) -> None:
+    """The same document puts a damaged row right, with the tolerance it had; another one does not."""
+    store.put_job("job", b'{"name":"job"}', JOB_SHA256, 3, "all")
+    backend.query("UPDATE job_revisions SET document = ?, job_sha256 = ?", b"x", "c")
+    assert not store.mend_job("job", b'{"name":"other"}', JOB_SHA256, tolerance=1, mode=None)
+    assert store.mend_job("job", b'{"name":"job"}', JOB_SHA256, tolerance=1, mode=None)
+    mended = store.job("job")
+    assert (mended.document, mended.revision, mended.tolerance, mended.mode) == (b'{"name":"job"}', 1, 3, "all")
+    # Where the document is there, what stands beside it is given anew.
+    backend.query("UPDATE job_revisions SET tolerance = 4, checksum = 'x'")
+    assert store.mend_job("job", b'{"name":"job"}', JOB_SHA256, tolerance=1, mode=None)
+    assert (store.job("job").tolerance, store.job("job").mode) == (1, None)
+    assert not store.mend_job("nothing", b"{}", JOB_SHA256, tolerance=1, mode=None)
+
+
+def test_a_job_without_its_revision_is_damaged(store: Store, backend: Backend) -> None:
+    """A job whose number of the newest revision is wrong is there all the same: it is damaged, and is listed as such."""
+    register(store)
+    register(store, "other")
+    backend.query("UPDATE jobs SET revision = 4097 WHERE job_id = 'job'")
+    with pytest.raises(CorruptStoreError, match="the newest revision of job 'job'"):
+        store.job("job")
+    listed = store.jobs_behind()
+    assert store.list_jobs() == listed[1:]
+    assert listed[0] == DamagedJob(job_id="job")
+    assert isinstance(listed[1], JobEntry)
+    store.delete_job("job")
+
+
+@pytest.mark.parametrize("value", ["x", b"x"])
+def test_numbers_that_are_none_any_more(tmp_path: Path, value: object) -> None:
+    """Damage to the type of one job's numbers leaves the lists of all jobs, and of their epochs, readable."""
+    backend = SqliteBackend(tmp_path / "s.db")
+    store = Store(backend.url)
+    for job_id in ("a", "b", "c"):
+        register(store, job_id)
+        append(store, 0, job_id)
+    backend.query("UPDATE jobs SET current_epoch = ? WHERE job_id = 'a'", value)
+    backend.query("UPDATE job_revisions SET tolerance = ? WHERE job_id = 'b'", value)
+    assert [isinstance(job, DamagedJob) for job in store.jobs_behind()] == [True, True, False]
+    assert store.epoch_ranges() == {"a": (1, 0), "b": (1, 1), "c": (1, 1)}
+    assert store.job("a").current_epoch == 0
+    store.close()
