@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 import zlib
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,9 @@ from replan_client.torch.spec import TensorSpec, spec_of
 
 MOST_PENDING_SENDS = 16
 """Sends under way at most: one more first waits for the oldest, whose tensor is then given free."""
+
+BUCKET_BYTES = 64 * 2**20
+"""Tensors are summed together until they have as many bytes."""
 
 
 @dataclass(slots=True)
@@ -57,7 +60,8 @@ class Links:
     device
         Where received tensors are made.
     timeout_s
-        Seconds after which whoever does not come here, or does not answer, counts as gone; for each wait.
+        Seconds after which whoever does not come here, or does not answer, counts as gone; for each wait. More than the
+        longest wait of an iteration in which all is well.
 
     Raises
     ------
@@ -183,8 +187,7 @@ class Links:
         """
         if len(self.peers) == 1 or not tensors:
             return
-        for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
-            those = [tensor for tensor in tensors if tensor.dtype == dtype]
+        for those in _buckets(tensors):
             flat = torch.cat([tensor.reshape(-1) for tensor in those])
             self._all_reduce(f"all-reduce of slot {self.me.slot} with {_names(self.peers)}", _PEERS, flat)
             parts = flat.split([tensor.numel() for tensor in those])
@@ -271,6 +274,22 @@ class Links:
 
     def _all_reduce(self, what: str, group: str, tensor: torch.Tensor) -> None:
         self._finish(self._begin(what, group, "allreduce", tensor, None, 0))
+
+
+def _buckets(tensors: Sequence[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
+    """Tensors of one type together, few at a time: they are copied to be summed."""
+    for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
+        bucket: list[torch.Tensor] = []
+        size = 0
+        for tensor in tensors:
+            if tensor.dtype == dtype:
+                bucket.append(tensor)
+                size += tensor.nbytes
+                if size >= BUCKET_BYTES:
+                    yield bucket
+                    bucket, size = [], 0
+        if bucket:
+            yield bucket
 
 
 _FORWARD, _BACKWARD, _ALL, _PEERS = "forward", "backward", "all", "slot"

@@ -148,12 +148,14 @@ class _Iteration:
             self._links.send(instruction.message, instruction.target, self._made.pop(instruction.message))
             self._note(Activity.SEND, began, operation=instruction.message, peer=instruction.target)
         elif isinstance(instruction, AllReduce):
+            self._flush()
             began = time.monotonic_ns()
             self._compute.reduce(instruction.stage, float(instruction.weight), self._links.all_reduce)
             self._note(Activity.ALL_REDUCE, began, stage=instruction.stage)
         elif isinstance(instruction, OptimizerStep):
             self._step(instruction.stage)
         else:
+            self._flush()
             began = time.monotonic_ns()
             self._links.barrier()
             self._note(Activity.BARRIER, began)
@@ -195,13 +197,16 @@ class _Iteration:
         self._note(Activity.RECEIVE, began, operation=message, peer=self._sources.pop(message))
         return value
 
-    def _step(self, stage: int) -> None:
+    def _flush(self) -> None:
+        """Wait for what was sent, once, before the first collective: who passes one knows that all its members are done."""
         if not self._is_flushed:
-            # The last thing that needs others: once one stage is stepped, the iteration can only succeed.
             began = time.monotonic_ns()
             self._links.wait_sends()
             self._note(Activity.FLUSH, began)
             self._is_flushed = True
+
+    def _step(self, stage: int) -> None:
+        self._flush()
         if self._before_step is not None:
             self._before_step(self._iteration, stage)
         began = time.monotonic_ns()

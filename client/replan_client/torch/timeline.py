@@ -18,7 +18,7 @@ class Activity(StrEnum):
     SEND = "send"
     """Handing a message over; it travels on beside what is computed next."""
     FLUSH = "flush"
-    """Waiting, before the step, until all that was sent is under way."""
+    """Waiting, before the first all-reduce, until all that was sent is out."""
     ALL_REDUCE = "all_reduce"
     """Summing a stage's gradients, waiting for peers included."""
     BARRIER = "barrier"

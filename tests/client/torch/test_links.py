@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from replan_client.operation import Operation, Worker, parse_operation, parse_worker
 from replan_client.torch.errors import LinkBrokenError
-from replan_client.torch.links import MOST_PENDING_SENDS, Links
+from replan_client.torch.links import BUCKET_BYTES, MOST_PENDING_SENDS, Links
 from replan_client.torch.spec import TensorSpec
 
 from tests.client.torch.processes import Here, processes
@@ -192,6 +192,22 @@ def test_a_worker_alone_needs_nobody() -> None:
         links.barrier()
         links.wait_sends()
         assert total.item() == 1
+
+
+def _large_sums(here: Here) -> list[float]:
+    """Sums of tensors that do not fit one bucket, between small ones of two types."""
+    with _links(here, positions=(ALL[0], ALL[2])) as links:
+        count = BUCKET_BYTES // 8 + 3
+        tensors = [torch.ones(2), torch.full((count,), 2.0, dtype=torch.float64), torch.ones(3), torch.ones(1).double()]
+        links.all_reduce(tensors)
+        return [value for tensor in tensors for value in tensor.unique().tolist()]
+
+
+def test_large_sums_are_taken_in_parts() -> None:
+    """Every tensor is summed once, in whatever bucket it lies."""
+    with processes() as group:
+        for child in group.start_all((ALL[0], ALL[2]), _large_sums):
+            assert child.result() == [2, 4, 2, 2]
 
 
 @pytest.mark.parametrize("positions", [(), ALL[1:], ALL + ALL[:1]], ids=["none", "not-me", "twice"])

@@ -23,7 +23,6 @@ from replan_client.torch.module_compute import ModuleCompute
 from replan_client.torch.runner import Runner
 from replan_client.torch.shapes import agree_on_specs
 from replan_client.torch.spec import TensorSpec
-from replan_client.torch.timeline import Activity
 from torch import nn
 
 from planner.job import Placement
@@ -79,9 +78,7 @@ def test_one_worker_with_all_stages_trains_too() -> None:
     assert calls == [(iteration, stage) for iteration in range(3) for stage in range(2)]
     for result in results:
         activities = [event.activity for event in result.events]
-        assert (
-            activities == [Activity.COMPUTE] * 18 + [Activity.ALL_REDUCE] * 2 + [Activity.FLUSH] + [Activity.STEP] * 2
-        )
+        assert activities == 18 * ["compute"] + ["flush"] + 2 * ["all_reduce"] + 2 * ["step"]
         assert all(event.start_ns <= event.end_ns for event in result.events)
         assert result.losses.keys() == {(0, 0), (0, 1), (0, 2)}
         assert result.peak_before_input_grad <= result.peak_in_flight <= 6

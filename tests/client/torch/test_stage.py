@@ -11,6 +11,7 @@ from replan_client.torch.spec import TensorSpec, spec_of
 from replan_client.torch.splitting import why_not_splittable
 from replan_client.torch.stage import Stage
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 
 class _AddsParameters(nn.Module):
@@ -64,7 +65,21 @@ class _IgnoresInput(nn.Module):
         return torch.tanh(self.constant).expand(len(value), -1)
 
 
+class _Checkpointed(nn.Module):
+    """Keeps its input only and runs forward again in the backward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.GELU(), nn.Linear(8, 4))
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = checkpoint(self.inner, value, use_reentrant=False)
+        return found
+
+
 MODULES: dict[str, Callable[[], nn.Module]] = {
+    "transformer": lambda: nn.TransformerEncoderLayer(4, 2, 8, batch_first=True),
+    "checkpointed": _Checkpointed,
     "linear": lambda: nn.Linear(4, 6),
     "deep": lambda: nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.LayerNorm(8), nn.Dropout(0.5), nn.Linear(8, 2)),
     "adds-parameters": _AddsParameters,

@@ -52,7 +52,7 @@ def test_a_run_is_drawn_whole(tmp_path: Path) -> None:
         sent = [e["name"] for e in slices if e["pid"] == pid and e["tid"] >= 4]
         assert sent == 2 * [f"to {i.target}: {i.message}" for i in instructions if isinstance(i, Send)]
         steps = [e["name"] for e in slices if (e["pid"], e["tid"]) == (pid, 3)]
-        assert steps == 2 * [f"all-reduce {worker.slot}", "flush", f"step {worker.slot}"]
+        assert steps == 2 * ["flush", f"all-reduce {worker.slot}", f"step {worker.slot}"]
         rerouted = {e["name"] for e in slices if e["pid"] == pid and e["args"].get("rerouted")}
         assert (len(rerouted) > 0) == (worker == Worker(0, 1))
         held = [e["args"]["bytes"] for e in events if e["ph"] == "C" and e["pid"] == pid]
