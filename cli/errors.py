@@ -32,6 +32,10 @@ class ExitCode(IntEnum):
     """The service cannot start, cannot be reached, refuses the key, or its store cannot be used."""
     CONFLICT = 8
     """The job has moved on: another epoch is current than was expected, or the idempotency key was used before."""
+    MISSING = 9
+    """Something that the command needs is not installed."""
+    TRAINING = 10
+    """The demonstration broke off, or training through failures gave something else than the undisturbed run."""
     INTERNAL = 70
     """A bug in RePlan."""
     INTERRUPTED = 130
@@ -63,6 +67,8 @@ _TITLES: Mapping[ExitCode, str] = {
     ExitCode.SOLVER: "solver failure",
     ExitCode.SERVICE: "service",
     ExitCode.CONFLICT: "conflict",
+    ExitCode.MISSING: "not installed",
+    ExitCode.TRAINING: "training",
     ExitCode.INTERNAL: "internal error",
 }
 
@@ -89,6 +95,25 @@ class ServiceError(click.ClickException):
         self.hint = hint
 
 
+class MissingExtraError(click.ClickException):
+    """Something that a command needs is not installed; ``hint`` says how to install it."""
+
+    code = "extra_missing"
+
+    def __init__(self, message: str, *, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class TrainingError(click.ClickException):
+    """The demonstration broke off, or found a difference; ``code`` is the client's."""
+
+    def __init__(self, message: str, *, code: str, hint: str | None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.hint = hint
+
+
 def _exit_code_of_service(error: ServiceError) -> ExitCode:
     """Status of the same error here, or else what the HTTP status says."""
     kinds: list[type[errors.ReplanError]] = [errors.ReplanError]
@@ -110,6 +135,8 @@ def exit_code_of(error: BaseException) -> ExitCode:
     """Exit status for an error; that of the closest class up the error tree."""
     if isinstance(error, ServiceError):
         return _exit_code_of_service(error)
+    if isinstance(error, MissingExtraError | TrainingError):
+        return ExitCode.MISSING if isinstance(error, MissingExtraError) else ExitCode.TRAINING
     for kind in type(error).__mro__:
         if issubclass(kind, errors.ReplanError) and kind in _EXIT_CODES:
             return _EXIT_CODES[kind]
@@ -119,7 +146,7 @@ def exit_code_of(error: BaseException) -> ExitCode:
 def error_document(error: BaseException) -> dict[str, Any]:
     """An error as plain JSON values: ``code`` is stable, ``detail`` is for people, ``hint`` says what to do or is null."""
     status = exit_code_of(error)
-    if isinstance(error, errors.ReplanError | ServiceError):
+    if isinstance(error, errors.ReplanError | ServiceError | MissingExtraError | TrainingError):
         code, detail, hint = error.code, error.message, error.hint
     elif isinstance(error, click.ClickException):
         code, detail, hint = "usage", error.format_message(), _usage_hint(error)

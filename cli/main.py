@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import click
 
 from cli.bounds import bounds
+from cli.demo import demo
 from cli.errors import ExitCode, show_error
 from cli.export import export
 from cli.keys import keys
@@ -64,6 +65,7 @@ for _command in (
     report,
     simulate,
     trace,
+    demo,
 ):
     cli.add_command(_command)
 

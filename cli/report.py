@@ -30,7 +30,7 @@ def print_plan(plan: Plan, output: Path | None) -> None:
     console = make_console()
     console.print(_verdict(plan))
     facts = [("Period", _period(plan)), ("Proof", _proof(plan)), ("Failed", plan.failures_text())]
-    facts += [("" if n else "Takes over", line) for n, line in enumerate(_takeovers(plan))]
+    facts += [("" if n else "Takes over", line) for n, line in enumerate(takeovers(plan))]
     facts.append(("Memory", _memory(plan)))
     facts += [("" if n else "Migrations", move_text(move)) for n, move in enumerate(plan.migrations)]
     facts += [("" if n else "Would pay", move_text(move)) for n, move in enumerate(plan.advised_migrations)]
@@ -76,8 +76,8 @@ def _proof(plan: Plan) -> str:
     return f"no schedule is faster than {duration_text(plan.bound_ns)} ({plan.bound_name} bound{where}): gap {gap}"
 
 
-def _takeovers(plan: Plan) -> list[str]:
-    """For each slot with rerouted microbatches: whose they are, and who runs how many."""
+def takeovers(plan: Plan) -> list[str]:
+    """For each slot with rerouted microbatches, on a line: whose they are, and who runs how many."""
     by_slot: dict[int, tuple[dict[int, int], dict[int, int]]] = {}
     for home, slot, helper, count in reroutes_of(plan.schedule).tolist():
         homes, helpers = by_slot.setdefault(slot, ({}, {}))
