@@ -1,4 +1,4 @@
-"""ReCycle's evaluation re-done, and wider: ``python -m simulation.evaluation TABLE [--traces FOLDER] [--json FILE]``.
+"""ReCycle's evaluation re-done, and wider: ``python -m simulation.evaluation TABLE [--data FOLDER] [--json FILE]``.
 
 Tables: ``intervals`` (a node lost every 6 h, 2 h, 30 min of 32), ``spot`` (traces of spot markets), ``generated`` (random
 failures of the 405B job), ``scale`` (1 %, 5 %, 10 % failed at larger scale), ``ladder`` (which answer is best, by rates),
@@ -303,12 +303,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("table", choices=sorted(TABLES))
     parser.add_argument("--data", type=Path, default=SHARED, help="folder with traces/ and oobleck_throughput.json")
     parser.add_argument("--deadline", type=float, default=0.5, help="seconds of search for each plan")
+    parser.add_argument("--gap", type=float, default=0.01, help="relative gap to the bound at which a search may stop")
     parser.add_argument("--policy", default="all", help="policies by name, separated by commas")
     parser.add_argument("--json", type=Path, help="write the rows to this file too")
     given = parser.parse_args(arguments)
     options = Options(
         data=given.data,
-        solve=SolveOptions(deadline_s=given.deadline, target_gap=0.01),
+        solve=SolveOptions(deadline_s=given.deadline, target_gap=given.gap),
         policies=policies_named(given.policy),
     )
     make, show = TABLES[given.table]
