@@ -45,6 +45,7 @@ export class JobView {
     this.#chooseByName(this.query.get("worker"));
     this.whatIf.restore(this.query.getAll("try").map(fromText).filter(Boolean));
     this.isOpen = true;
+    if (this.live.state === "live" && (this.live.jobs.has(this.id) || this.body)) this.#follow();
   }
 
   close() {
@@ -89,6 +90,7 @@ export class JobView {
 
   /** Another epoch has come, or the job is gone. */
   #follow() {
+    if (!this.isOpen) return; // what is being loaded is the newest, and is followed from then on
     if (!this.live.jobs.has(this.id)) {
       this.#fail("This job was deleted. What you see is how it last stood.");
       return;
