@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
+import hashlib
 import json
 import time
 from collections.abc import Iterator
@@ -56,14 +58,21 @@ def test_epochs_are_cached_by_etag(job: ServedJob) -> None:
     assert job.get("epochs/current", headers={"If-None-Match": tag}).status_code == 200
 
 
+def digest_of(content: bytes) -> str:
+    """The header for these bytes, as RFC 9530 has it."""
+    return f"sha-256=:{base64.b64encode(hashlib.sha256(content).digest()).decode()}:"
+
+
 def test_programs_are_sent_in_gzip_where_the_client_takes_it(job: ServedJob) -> None:
-    """The same program with and without compression, under one weak tag."""
+    """The same program with and without compression, under one weak tag, each with the digest of the bytes that were sent."""
     with job.client.stream("GET", f"{job.path}/epochs/1/programs/0/0", headers={"Accept-Encoding": "gzip"}) as answer:
         packed, tag = b"".join(answer.iter_raw()), answer.headers["etag"]
         assert answer.headers["content-encoding"] == "gzip"
+        assert answer.headers["repr-digest"] == digest_of(packed)
     for accepted in ("identity", "gzip;q=0, br"):
         plain = job.get("epochs/1/programs/0/0", headers={"Accept-Encoding": accepted})
         assert "content-encoding" not in plain.headers
+        assert plain.headers["repr-digest"] == digest_of(plain.content)
         assert gzip.decompress(packed) == plain.content
         assert plain.headers["etag"] == tag
         assert tag.startswith("W/")
