@@ -1,7 +1,7 @@
 """Plans run with emulated compute: ``python -m benchmarks.emulated [--runs 3] [--iterations 10] [--json FILE]``.
 
-Predicted against measured periods of 3 pipelines x 4 slots and 2 x 8, fault-free and with one and two failed workers. One process a
-worker runs its program with the client's executor: real messages, all-reduces and orders, while operations wait as long as
+Predicted against measured periods of 3 pipelines x 4 slots and 2 x 8, fault-free and with one and two failed workers. One process
+a worker runs its program with the client's executor: real messages, all-reduces and orders, while operations wait as long as
 they are said to take. That shows what a prediction leaves out: the executor's own time, delays of messages,
 waiting for the slower of two.
 
