@@ -134,8 +134,8 @@ class Decision:
     version
         The version that all go on from, so also the number of the next iteration.
     copies
-        Who has to be sent it, ordered by receiver; each donor holds it. A donor that moves may receive another slot's state: all
-        workers go through the copies in this order, so nobody waits for ever.
+        Who has to be sent it. Each donor holds it, or received it in an earlier one; a donor that moves may receive another
+        slot's state. All workers go through the copies in this order, so nobody waits for ever.
     """
 
     version: int
@@ -157,7 +157,8 @@ def agree(members: Sequence[Member]) -> Decision:
     Returns
     -------
     Decision
-        The same for all who ask with the same members. Donors of a slot serve its receivers in turn.
+        The same for all who ask with the same members. Whoever has received gives on, so that the number of donors in a slot
+        doubles from round to round.
 
     Raises
     ------
@@ -176,12 +177,17 @@ def agree(members: Sequence[Member]) -> Decision:
     if not common:
         raise _state_lost(slots, holders)
     version = max(common)
-    copies = []
+    rounds: list[tuple[int, Copy]] = []
     for slot, inside in slots.items():
-        donors = holders[slot][version]
+        donors = list(holders[slot][version])
         receivers = [member.position for member in inside if member.position not in donors]
-        copies += [Copy(donor=donors[i % len(donors)], receiver=receiver) for i, receiver in enumerate(receivers)]
-    return Decision(version=version, copies=tuple(sorted(copies, key=lambda copy: copy.receiver)))
+        number = 0
+        while receivers:
+            served = receivers[: len(donors)]
+            rounds += [(number, Copy(donor=d, receiver=r)) for d, r in zip(donors, served, strict=False)]
+            donors, receivers, number = donors + served, receivers[len(served) :], number + 1
+    in_order = sorted(rounds, key=lambda entry: (entry[0], entry[1].receiver))
+    return Decision(version=version, copies=tuple(copy for _, copy in in_order))
 
 
 def _by_slot(members: Sequence[Member]) -> dict[int, list[Member]]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from replan_client.operation import Worker, parse_worker
+from replan_client.operation import parse_worker
 from replan_client.torch.agreement import Decision, Member, agree
 from replan_client.torch.assignments import Assignment, AssignmentFeed
 from replan_client.torch.errors import LinkBrokenError
@@ -182,14 +182,18 @@ class Formation:
         """
         began = time.monotonic()
         while missing := self._rendezvous.missing(generation, phase, names):
-            newest = self._feed.latest
-            if newest is not None and newest.number > generation.epoch and not (is_end and _live(newest, missing)):
-                return False
             if self._rendezvous.is_finished() or self._rendezvous.is_over(generation):
+                return False
+            newer = self._newer(generation)
+            if newer is not None and not (is_end and all(map(newer.epoch.is_live, missing))):
                 return False
             self._report(generation, missing, version, is_late=time.monotonic() - began > self._limits.join_timeout_s)
             time.sleep(self._limits.poll_s)
         return True
+
+    def _newer(self, generation: Generation) -> Assignment | None:
+        newest = self._feed.latest
+        return None if newest is None or newest.number <= generation.epoch else newest
 
     def _report(self, generation: Generation, missing: tuple[str, ...], version: int | None, *, is_late: bool) -> None:
         """Report who does not live. A process without a state has no say: it may have been given another job's store."""
@@ -222,41 +226,69 @@ class Formation:
         version: int | None,
     ) -> Formed | None:
         """Connect and copy; ``None`` where somebody leaves or dies meanwhile."""
-        stages = {member.position: member.stages for member in members}
-        me = parse_worker(assignment.epoch.position_of(self._name))
-        received = 0
         links: Links | None = None
         try:
-            links = self._link(generation, assignment, members, me, version)
+            links = self._link(generation, assignment, members, version)
             if links is None:
                 return None
-            for copy in decision.copies:
-                if copy.donor == me:
-                    give_state(links, copy.receiver, states[stages[copy.receiver]], decision.version)
-                elif copy.receiver == me:
-                    received = take_state(links, copy.donor, states[assignment.stages], decision.version)
+            received = self._copy(generation, links, members, decision, states, version)
             # Only behind it is anything given up that another try might need: all have theirs then.
-            links.barrier()
+            if received is not None:
+                self._rendezvous.publish(generation, "copied")
+                if self.gather(generation, "copied", assignment.names, version):
+                    return Formed(
+                        generation=generation,
+                        assignment=assignment,
+                        members=members,
+                        decision=decision,
+                        links=links,
+                        received_bytes=received,
+                    )
         except LinkBrokenError as error:
             _LOG.warning("generation %s was not formed: %s", generation, error)
-            if links is not None:
-                links.close()
-            return None
-        return Formed(
-            generation=generation,
-            assignment=assignment,
-            members=members,
-            decision=decision,
-            links=links,
-            received_bytes=received,
-        )
+        if links is not None:
+            links.close()
+        return None
+
+    def _copy(
+        self,
+        generation: Generation,
+        links: Links,
+        members: tuple[Member, ...],
+        decision: Decision,
+        states: Mapping[tuple[int, ...], TrainingState],
+        version: int | None,
+    ) -> int | None:
+        """Give and take what was decided; the bytes taken, ``None`` where the generation is over.
+
+        A copy may take longer than any message, and whoever is next waits for longer still. So donors say in the store when it
+        is somebody's turn.
+
+        Raises
+        ------
+        LinkBrokenError
+            If the other side of a copy leaves.
+        """
+        by_position = {member.position: member for member in members}
+        received = 0
+        for index, copy in enumerate(decision.copies):
+            state = states.get(by_position[copy.receiver].stages)
+            if copy.donor == links.me:
+                assert state is not None, "donors hold what they give"
+                self._rendezvous.publish(generation, f"turn{index}")
+                give_state(links, copy.receiver, state, decision.version)
+            elif copy.receiver == links.me:
+                assert state is not None, "made before the generation was joined"
+                if not self.gather(generation, f"turn{index}", [by_position[copy.donor].name], version):
+                    return None
+                received = take_state(links, copy.donor, state, decision.version)
+        return received
 
     def _link(
         self,
         generation: Generation,
         assignment: Assignment,
         members: tuple[Member, ...],
-        me: Worker,
         version: int | None,
     ) -> Links | None:
         """Connect with all members, and look meanwhile whether they live; ``None`` where the generation is over.
@@ -271,20 +303,14 @@ class Formation:
         linking = Linking(
             self._rendezvous.links_store(generation),
             [member.position for member in members],
-            me,
+            parse_worker(assignment.epoch.position_of(self._name)),
             backend=self._backend,
             device=self._device,
             timeout_s=self._limits.link_timeout_s,
         )
         while not linking.is_done(self._limits.poll_s):
-            newest = self._feed.latest
-            is_past = newest is not None and newest.number > generation.epoch
-            if is_past or self._rendezvous.is_over(generation):
+            if self._newer(generation) is not None or self._rendezvous.is_over(generation):
                 linking.abandon()
                 return None
             self._report(generation, assignment.names, version, is_late=False)
         return linking.links()
-
-
-def _live(assignment: Assignment, names: Sequence[str]) -> bool:
-    return all(map(assignment.epoch.is_live, names))

@@ -12,6 +12,8 @@ key                                    meaning
 ``attempt/<epoch>``                    the present attempt at this epoch; a higher one says that the ones before are over
 ``<epoch>.<attempt>/member/<name>``    record of a worker that is ready to form this generation
 ``<epoch>.<attempt>/ready/<name>``     a worker that has read all records
+``<epoch>.<attempt>/turn<n>/<name>``   the donor of copy ``n``: it is about to send
+``<epoch>.<attempt>/copied/<name>``    a worker that has given and taken all it had to
 ``<epoch>.<attempt>/switch``           iteration before which all leave this generation, and the epoch that they go to
 ``<epoch>.<attempt>/left/<name>``      a worker that left it there
 ``<epoch>.<attempt>/end/<name>``       a worker that has completed the last iteration

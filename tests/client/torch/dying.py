@@ -7,8 +7,8 @@ member     its record is published
 ready      it has said that it is ready, and connects next
 give       it has sent the first half of a state
 take       it has received the first half of a state
-barrier    it has copied all it had to, and comes to the barrier
-begin      it is through the barrier
+copied     it has copied all it had to, and is to say so
+begin      it has seen that all have
 end        it has completed the last iteration, and is to say so
 ========== ==========================================================
 """
@@ -81,7 +81,7 @@ def die_when(point: str, count: int) -> None:
         "ready": lambda: publish("ready"),
         "give": lambda: in_half("give"),
         "take": lambda: in_half("take"),
-        "barrier": lambda: before(Links, "barrier"),
+        "copied": lambda: publish("copied", is_before=True),
         "begin": lambda: before(training_loop.TrainingLoop, "_begin"),
         "end": lambda: publish("end", is_before=True),
     }

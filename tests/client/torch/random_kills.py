@@ -146,10 +146,11 @@ class _Kills:
             self.run.losses = [str(result) for result in ended]
             return
         finished = [result for result in self.results.values() if isinstance(result, Trained)]
-        assert finished, "somebody is left"
         # Whoever came back after the end holds nothing.
         holding = [result for result in finished if result.completed is not None]
-        self.run.largest_difference = largest_difference(self.job, holding)
+        assert holding or self.was_lost, "somebody is left who holds a state"
+        # One that is killed when training has ended takes what it holds with it.
+        self.run.largest_difference = largest_difference(self.job, holding, has_all=False)
         records = [record for result in holding for record in result.generations]
         self.run.num_rolled_back = sum(record.rolled_back for record in records)
         self.run.num_copies = sum(record.received_from is not None for record in records)

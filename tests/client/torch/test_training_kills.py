@@ -33,11 +33,13 @@ def test_a_few_random_kills(url: str) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_a_hundred_random_kills(url: str) -> None:
-    """A hundred kills, run after run of 60 iterations; prints what happened."""
-    job = trained_job(job_document(2, (3, 2, 1)), num_iterations=60)
+    """A hundred kills, run after run of 60 iterations, every other one with workers that may move; prints what happened."""
     runs = []
     while sum(run.num_kills for run in runs) < 100:
         seed = len(runs)
+        # Where workers may move, fewer of them stand in the light slots.
+        document = job_document(2, (3, 2, 1), **({"recovery": {}} if seed % 2 else {}))
+        job = trained_job(document, num_iterations=60)
         run = train_with_kills(url, f"hundred-{seed}", job, seed=seed, most_kills=100, limit_s=400)
         runs.append(run)
         print(f"run {seed}: {asdict(run)}", file=sys.stderr, flush=True)

@@ -63,13 +63,13 @@ def died(child: Child) -> bool:
         ("1/2", "ready", 1),
         ("0/2", "give", 1),
         ("1/2", "take", 1),
-        ("0/2", "barrier", 1),
+        ("0/2", "copied", 1),
         ("1/2", "begin", 1),
         ("0/2", "end", 1),
         # The one after another worker's death: a second failure while the first is worked around.
         ("0/2", "member", 2),
         ("1/2", "ready", 2),
-        ("0/2", "barrier", 2),
+        ("0/2", "copied", 2),
         ("0/2", "begin", 2),
     ],
 )
@@ -86,7 +86,7 @@ def test_a_death_at_any_point_is_lived_through(url: str, worker: str, point: str
     assert largest_difference(SMALL, results) <= 1e-12
 
 
-@pytest.mark.parametrize(("worker", "point"), [("1/0", "give"), ("0/0", "take"), ("0/0", "barrier"), ("0/0", "begin")])
+@pytest.mark.parametrize(("worker", "point"), [("1/0", "give"), ("0/0", "take"), ("0/0", "copied"), ("0/0", "begin")])
 def test_a_death_while_one_comes_back_is_lived_through(url: str, worker: str, point: str) -> None:
     """The returning worker, or the donor that it copies from, dies in the middle; then it comes back once more."""
     job = trained_job(job_document(3, (3, 2, 1), recovery={}))
