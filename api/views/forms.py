@@ -60,6 +60,9 @@ class Overview(_Answer):
     version: str = Field(description="Version of RePlan that answers.")
     now: str = Field(description="The service's time, RFC 3339, UTC, that ages are counted from.")
     jobs: list[JobOverview] = Field(description="In the order of their ids.")
+    damaged: list[str] = Field(
+        description="Ids of jobs whose stored rows are damaged, so that nothing is known of them."
+    )
 
 
 class Cluster(_Answer):

@@ -6,16 +6,18 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from anyio import to_thread
 
+from api.errors import CorruptStoreError
 from api.jobs.acknowledging import Acknowledger
 from api.jobs.epoch_body import EpochBody, read_body
 from api.jobs.loaded import JobCache, LoadedJob
 from api.jobs.watching import Watcher
-from api.store import EpochRecord, JobEntry, Store
+from api.store import DamagedJob, EpochRecord, JobEntry, Store
 from api.store.watch import EpochFeed
 from api.views.forms import JobOverview, Overview
 from planner.errors import NotFoundError, ReplanError
@@ -28,6 +30,14 @@ _PAGE = 1000
 _RETRY_MS = (300, 1500)
 _SHOWN = 16
 _MOST_NODES = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rows:
+    """What is known of each job, by id, and the ids of those that cannot be read."""
+
+    jobs: dict[str, JobOverview]
+    damaged: tuple[str, ...]
 
 
 class Overviews:
@@ -58,60 +68,78 @@ class Overviews:
         self._jobs = jobs
         self._version = version
         self._lock = asyncio.Lock()
-        self._kept: tuple[int, float, tuple[JobOverview, ...]] | None = None
+        self._kept: tuple[int, float, _Rows] | None = None
         self._facts: dict[str, tuple[EpochRecord, JobOverview]] = {}
 
     async def read(self) -> Overview:
         """How all jobs stand now; raises :class:`ReplanError` where the store cannot be read."""
-        return Overview(version=self._version, now=_text(datetime.now(UTC)), jobs=list(await self._rows()))
+        return self._overview(await self._rows())
 
     async def stream(self) -> AsyncIterator[bytes]:
         """Server-sent events: ``overview`` with all jobs first, then ``job`` for each that changed and ``gone`` for deleted ones.
 
-        ``beat`` comes every two seconds in between, ``trouble`` in its place where the store does not answer.
+        ``overview`` comes again where other jobs are damaged than before, ``beat`` every two seconds in between, ``trouble`` in
+        its place where the store does not answer.
         """
         yield f"retry: {random.randint(*_RETRY_MS)}\n\n".encode()
-        shown: dict[str, JobOverview] | None = None
+        shown: _Rows | None = None
         while not self._feed.is_closed:
             seen = self._feed.num_changes
             try:
-                rows = {row.id: row for row in await self._rows()}
+                rows = await self._rows()
             except ReplanError as error:
                 yield _frame("trouble", f'{{"code":"{error.code}"}}')
             else:
-                if shown is None:
-                    yield _frame("overview", (await self.read()).model_dump_json())
+                if shown is None or shown.damaged != rows.damaged:
+                    yield _frame("overview", self._overview(rows).model_dump_json())
                 else:
-                    for row in rows.values():
-                        if shown.get(row.id) != row:
+                    for job_id, row in rows.jobs.items():
+                        if shown.jobs.get(job_id) != row:
                             yield _frame("job", row.model_dump_json())
-                    for job_id in shown.keys() - rows.keys():
+                    for job_id in shown.jobs.keys() - rows.jobs.keys():
                         yield _frame("gone", f'{{"id":"{job_id}"}}')
                     yield _frame("beat", f'{{"now":"{_text(datetime.now(UTC))}"}}')
                 shown = rows
             await self._feed.wait_for_any(seen, BEAT_S)
 
-    async def _rows(self) -> tuple[JobOverview, ...]:
+    def _overview(self, rows: _Rows) -> Overview:
+        return Overview(
+            version=self._version,
+            now=_text(datetime.now(UTC)),
+            jobs=list(rows.jobs.values()),
+            damaged=list(rows.damaged),
+        )
+
+    async def _rows(self) -> _Rows:
         async with self._lock:
             changes, now = self._feed.num_changes, time.monotonic()
             if self._kept is not None and self._kept[0] == changes and now - self._kept[1] < FRESH_S:
                 return self._kept[2]
-            rows = []
+            jobs: dict[str, JobOverview] = {}
+            damaged: list[str] = []
             for entry in await to_thread.run_sync(self._entries):
-                # One that was deleted meanwhile is none any more.
-                with suppress(NotFoundError):
-                    rows.append(await self._row(entry))
-            self._facts = {row.id: self._facts[row.id] for row in rows}
-            self._kept = (changes, now, tuple(rows))
+                try:
+                    if isinstance(entry, JobEntry):
+                        jobs[entry.job_id] = await self._row(entry)
+                    else:
+                        damaged.append(entry.job_id)
+                except CorruptStoreError:
+                    # One that cannot be read must not hide the others.
+                    damaged.append(entry.job_id)
+                except NotFoundError:
+                    continue  # deleted meanwhile
+            self._facts = {job_id: self._facts[job_id] for job_id in jobs}
+            self._kept = (changes, now, _Rows(jobs=jobs, damaged=tuple(damaged)))
             return self._kept[2]
 
-    def _entries(self) -> list[JobEntry]:
-        found: list[JobEntry] = []
+    def _entries(self) -> list[JobEntry | DamagedJob]:
+        """All jobs that have an epoch; those whose first one is still being worked out are not shown yet."""
+        found: list[JobEntry | DamagedJob] = []
         while True:
-            page = self._store.list_jobs(found[-1].job_id if found else None, _PAGE)
+            page = self._store.jobs_behind(found[-1].job_id if found else None, _PAGE)
             found += page
             if len(page) < _PAGE:
-                return [entry for entry in found if entry.current_epoch]
+                return [entry for entry in found if isinstance(entry, DamagedJob) or entry.current_epoch]
 
     async def _row(self, entry: JobEntry) -> JobOverview:
         known = self._facts.get(entry.job_id)

@@ -20,7 +20,6 @@ from api.observability.telemetry import Telemetry
 from api.pool import Priority
 from api.store import EpochRecord
 from api.views.forms import TriedReroute, WhatIfAnswer, WhatIfRequest
-from planner.errors import NotFoundError
 from planner.failure_state import FailureState, to_failure_set
 from planner.formats.relabelling_file import relabelling_from_document
 from planner.operation import Worker
@@ -28,7 +27,7 @@ from planner.operation import Worker
 MAX_AT_ONCE = 8
 """Most trials that wait or run; each may need a search."""
 _MAX_REROUTES = 10_000
-Current: TypeAlias = Callable[[str], Awaitable[tuple[EpochRecord, LoadedJob] | None]]
+Current: TypeAlias = Callable[[str], Awaitable[tuple[EpochRecord, LoadedJob]]]
 """Current epoch of a job, for its newest revision."""
 
 
@@ -88,10 +87,7 @@ class Trials:
             self._num_running -= 1
 
     async def _work_out(self, job_id: str, form: WhatIfRequest) -> WhatIfAnswer:
-        found = await self._current(job_id)
-        if found is None:
-            raise NotFoundError(f"job {job_id!r} has no epoch yet", hint="register it again with PUT /v1/jobs/{id}")
-        record, loaded = found
+        record, loaded = await self._current(job_id)
         if form.expected_epoch is not None and form.expected_epoch != record.epoch:
             raise EpochConflictError(
                 f"job {job_id!r} is at epoch {record.epoch}; the what-if expected {form.expected_epoch}",

@@ -24,7 +24,6 @@ from api.views.forms import Heat
 from api.views.heat import heat_of
 from api.views.overview import Overviews
 from api.views.trial import Current, Trials
-from planner.errors import NotFoundError
 
 _MAX_CLUSTERS = 8
 
@@ -95,10 +94,7 @@ class Views:
 
     async def heat(self, job_id: str) -> Heat:
         """Which node hurts most; raises :class:`NotFoundError` where there is no such job."""
-        found = await self._current(job_id)
-        if found is None:
-            raise NotFoundError(f"job {job_id!r} has no epoch yet", hint="register it again with PUT /v1/jobs/{id}")
-        record, loaded = found
+        record, loaded = await self._current(job_id)
         return await to_thread.run_sync(lambda: heat_of(self._store, loaded, Base.of(record)))
 
     def _cluster(self, job_id: str) -> tuple[str, bytes]:

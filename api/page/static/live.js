@@ -12,6 +12,7 @@ export class Live extends EventTarget {
   state = "connecting";
   heardAt = null;
   version = null;
+  damaged = [];
   #offset = 0;
   #stopped = false;
   #stop = new AbortController();
@@ -61,6 +62,7 @@ export class Live extends EventTarget {
       changed = [...new Set([...this.jobs.keys(), ...data.jobs.map((job) => job.id)])];
       this.jobs = new Map(data.jobs.map((job) => [job.id, job]));
       this.version = data.version;
+      this.damaged = data.damaged;
     } else if (name === "job") {
       this.jobs.set(data.id, data);
       changed = [data.id];

@@ -12,7 +12,8 @@ export class OverviewView {
     this.live = live;
     this.cards = h("div", { class: "cards" });
     this.summary = h("p", { class: "summary", role: "status" });
-    this.element = h("div", {}, h("h1", {}, "Jobs"), this.summary, this.cards);
+    this.damaged = h("p", { class: "banner problem", hidden: true });
+    this.element = h("div", {}, h("h1", {}, "Jobs"), this.damaged, this.summary, this.cards);
     this.draw = this.draw.bind(this);
   }
 
@@ -29,6 +30,8 @@ export class OverviewView {
   }
 
   draw() {
+    this.damaged.hidden = !this.live.damaged.length;
+    if (!this.damaged.hidden) fill(this.damaged, "Stored rows of these jobs are damaged, so nothing is shown of them; the service's log tells more: ", name(some(this.live.damaged, 8)));
     const jobs = [...this.live.jobs.values()];
     if (!jobs.length) {
       fill(this.summary, this.live.version === null ? "Asking the service…" : "");
