@@ -31,13 +31,15 @@ class Passing:
 class Proxy:
     """Where it listens, what passed, and what is done to it.
 
-    ``before`` may answer a request in the service's place, ``after`` change the service's answer.
+    ``before`` may answer a request in the service's place, ``after`` change the service's answer. The service's digests go no
+    further unless ``passes_digests``: what a client sees without them is to be tried too.
     """
 
     url: str = ""
     before: Callable[[Passing], Passing | None] = lambda _: None
     after: Callable[[Passing], Passing] = lambda passing: passing
     requests: list[Passing] = field(default_factory=list)
+    passes_digests: bool = False
 
 
 @contextmanager
@@ -78,9 +80,8 @@ def proxied(service: str) -> Iterator[Proxy]:
             passed = {name: value for name, value in request.headers.items() if name not in _NOT_PASSED}
             target = service + request.target
             with forwarder.stream(request.method, target, headers=passed, content=request.body) as got:
-                headers = {
-                    name.lower(): value for name, value in got.headers.items() if name.lower() not in _NOT_PASSED
-                }
+                dropped = _NOT_PASSED if proxy.passes_digests else {*_NOT_PASSED, "repr-digest"}
+                headers = {name.lower(): value for name, value in got.headers.items() if name.lower() not in dropped}
                 return Passing(request.method, request.target, got.status_code, headers, b"".join(got.iter_raw()))
 
     class Listener(ThreadingHTTPServer):

@@ -265,6 +265,22 @@ def test_digests_are_compared(proxy: Proxy, kind: str) -> None:
         assert caught.value.code == "digest_mismatch"
 
 
+def test_a_program_changed_on_its_way_is_refused(proxy: Proxy, kind: str) -> None:
+    """One weight that is another in a program that is sound otherwise: the service's digest tells."""
+
+    def change(passing: Passing) -> Passing:
+        text = gzip.decompress(passing.body)
+        assert b"weight 1/18" in text
+        return replace(passing, body=gzip.compress(text.replace(b"weight 1/18", b"weight 1/19")))
+
+    proxy.passes_digests = True
+    with connected(kind, proxy.url) as client:
+        assert str(client.program(JOB, 2, "0/2").program.worker) == "0/2"
+    proxy.after = programs_only(change)
+    with connected(kind, proxy.url) as client, pytest.raises(DigestMismatchError):
+        client.program(JOB, 2, "0/2")
+
+
 @pytest.mark.parametrize(
     ("headers", "body", "match"),
     [
