@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 TORCH := $(VENV)/.installed-torch
 
-.PHONY: all demo test test-core test-all check check-deploy clean
+.PHONY: all demo demo-train test test-core test-all check check-deploy clean
 
 all: $(STAMP)
 
@@ -19,6 +19,10 @@ $(TORCH): $(STAMP)
 
 demo: $(STAMP)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python examples/demo.py
+
+# Real training on the CPU through real kills; a minute.
+demo-train: $(TORCH)
+	$(BIN)/replan demo train
 
 check: $(STAMP)
 	$(BIN)/ruff check .

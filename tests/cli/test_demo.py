@@ -187,25 +187,35 @@ def test_two_kills_and_a_return_change_nothing(tmp_path: Path, precision: str, m
 @needs_torch
 @pytest.mark.slow
 def test_the_sessions_in_the_manuals_are_what_happens(tmp_path: Path) -> None:
-    """Every line that is shown comes, in this order, with other figures; three dots stand for lines left out."""
-    with demo(tmp_path) as full:
+    """Every line that is shown comes, in this order, with other figures.
+
+    Three dots stand for whatever follows in the line, and for lines left out. Who moves and takes over depends on what costs
+    were measured, so of these lines only the kind is looked for.
+    """
+    with demo(tmp_path, "--out", "run") as full:
         status, output, _ = full.result()
     assert status == 0
     lines = [_without_figures(line) for line in output.splitlines()]
     for page in ("README.md", "docs/cli.md"):
-        text = (ROOT / page).read_text()
-        (session,) = re.findall(r"```text\n\$ replan demo train\n(.*?)```", text, re.DOTALL)
+        (session,) = re.findall(r"```text\n\$ replan demo train\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
         at = 0
         for line in session.splitlines():
-            if line == "...":
+            shown, dots, _ = _without_figures(line).partition("...")
+            kind = re.match(" (moves|takes over) ", shown)
+            if kind:
+                assert any(found.startswith(kind[0]) for found in lines), f"{page}: {line!r} in\n{output}"
                 continue
-            shown = _without_figures(line)
-            assert shown in lines[at:], f"{page}: {line!r} is not, or not in this place, in\n{output}"
-            at = lines.index(shown, at) + 1
+            found_at = [
+                n for n, found in enumerate(lines) if n >= at and (found.startswith(shown) if dots else found == shown)
+            ]
+            assert found_at, f"{page}: {line!r} is not, or not in this place, in\n{output}"
+            at = found_at[0] + (shown != "")
 
 
 def _without_figures(line: str) -> str:
-    return re.sub(r"\s+", " ", re.sub(r"/\S+/", "", re.sub(r"\d+(\.\d+)?(e-\d+)?( [num]?s\b)?", "#", line)))
+    """A line with ``#`` for times, sizes and small numbers, and single spaces; names and iterations stay."""
+    line = re.sub(r"\d+(\.\d+)? [mnu]?s\b|\d+\.\d+(e-\d+)?|(?<=process )\d+|(?<=:)\d+", "#", line)
+    return re.sub(r"\s+", " ", line)
 
 
 @needs_torch

@@ -33,12 +33,15 @@ class Training:
     num_iterations
         Iteration to stop before.
     first_iteration
-        Iteration to begin with: what ``build_stage`` and ``make_optimizer`` give is the state before it, as a checkpoint has it.
+        Iteration to begin with: the job's state is then that before it, as a checkpoint has it.
+    restore
+        Puts a checkpoint's state into a stage, given its number, module and optimizer, before the first iteration of the job;
+        ``None``: they are begun with as they were made.
     learning_rate
         Learning rate in an iteration, for all groups of all optimizers; ``None``: what the optimizers have. A scheduler object
         would count iterations that are run again twice.
     on_iteration
-        Called after each iteration that this worker completed.
+        Called after each iteration that this worker completed, with the state that it left: the place to write checkpoints.
     seed
         Of the random numbers that modules draw, which do not depend on who runs a microbatch.
 
@@ -54,6 +57,7 @@ class Training:
     loss_fn: LossFunction
     num_iterations: int
     first_iteration: int = 0
+    restore: Callable[[int, nn.Module, torch.optim.Optimizer], None] | None = None
     learning_rate: Callable[[int], float] | None = None
     on_iteration: Callable[[IterationReport], None] | None = None
     seed: int = 0

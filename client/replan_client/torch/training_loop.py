@@ -180,6 +180,9 @@ class TrainingLoop:
             modules = {stage: self._training.build_stage(stage).to(self._device) for stage in stages}
             optimizers = {stage: self._training.make_optimizer(module) for stage, module in modules.items()}
             is_new = not self._has_trained and not self._rendezvous.has_begun()
+            if is_new and self._training.restore is not None:
+                for stage in stages:
+                    self._training.restore(stage, modules[stage], optimizers[stage])
             self._states[stages] = TrainingState(
                 modules,
                 optimizers,
