@@ -51,6 +51,7 @@ class Visit:
     def open(self, place: str = "") -> None:
         """Go to a place of the page, such as ``#/jobs/a``."""
         self.page.goto(f"{self.base}/{place}")
+        self.page.evaluate("async () => { window.replan = (await import('/page/app.js')).page; }")
 
     def text(self, selector: str) -> str:
         """Text of the first element that is there by then."""

@@ -92,5 +92,6 @@ showKey();
 showConnection();
 route();
 live.start();
-// What tests measure drawing times by.
-window.replan = { live, get view() { return view; } };
+
+/** What is shown. */
+export const page = { live, get view() { return view; } };

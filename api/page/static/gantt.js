@@ -14,7 +14,6 @@ export class Gantt {
   constructor(canvas) {
     this.canvas = canvas;
     this.timeline = null;
-    this.drawn = 0;
   }
 
   /** Lines the canvas up with its place on the screen. */
@@ -48,7 +47,6 @@ export class Gantt {
   draw(view) {
     if (!this.timeline) return;
     this.fit();
-    const began = performance.now();
     const context = this.canvas.getContext("2d", { alpha: false });
     const colours = theme();
     const ratio = this.ratio;
@@ -69,7 +67,6 @@ export class Gantt {
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     this.#decorate(context, view, colours, workers, first);
     this.#axis(context, view, colours);
-    this.drawn = performance.now() - began;
   }
 
   #image(context, width, height) {

@@ -18,7 +18,6 @@ export class ClusterMap extends EventTarget {
     this.scroller = h("div", { class: "map-scroller" }, this.canvas);
     this.tip = h("div", { class: "tip", hidden: true, role: "tooltip" });
     this.element = h("div", { class: "map-box" }, this.scroller, this.tip);
-    this.drawn = 0;
     this.#listen();
     new ResizeObserver(() => this.draw()).observe(this.scroller);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
@@ -67,7 +66,6 @@ export class ClusterMap extends EventTarget {
 
   draw() {
     if (!this.cluster || !this.scroller.clientWidth) return;
-    const began = performance.now();
     this.layout = this.#layout();
     const ratio = Math.min(window.devicePixelRatio || 1, 2);
     const { width, height, cell } = this.layout;
@@ -90,7 +88,6 @@ export class ClusterMap extends EventTarget {
       }
     }
     this.#signs(context, colours, cell - gap);
-    this.drawn = performance.now() - began;
   }
 
   #byColour(colours) {

@@ -16,7 +16,7 @@ from tests.browser import Visit, visiting
 from tests.jobs import ServedJob
 from tests.serving import Server
 
-DRAWN = "window.replan.view?.timeline?.charts.some((chart) => chart.gantt.drawn > 0)"
+DRAWN = "window.replan.view?.timeline?.charts.some((chart) => chart.gantt.buffer)"
 
 
 def open_job(visit: Visit, job: str, query: str = "") -> None:
