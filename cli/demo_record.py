@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -137,8 +138,8 @@ class Recorder:
             {
                 "iteration": done.iteration,
                 "epoch": done.epoch,
-                "loss": done.loss,
-                "reference_loss": done.reference_loss,
+                "loss": _finite(done.loss),
+                "reference_loss": _finite(done.reference_loss),
             }
         )
         self._say(
@@ -217,8 +218,8 @@ class Recorder:
         one, verdict = self._scenario, outcome.verdict
         return {
             "equal": verdict.is_equal,
-            "parameters_difference": verdict.parameters,
-            "losses_difference": verdict.losses,
+            "parameters_difference": _finite(verdict.parameters),
+            "losses_difference": _finite(verdict.losses),
             "tolerance": verdict.tolerance,
             "compared_workers": verdict.num_workers,
             "num_pipelines": one.num_pipelines,
@@ -239,6 +240,11 @@ class Recorder:
     def _say(self, text: str, *, bold: bool = False, colour: str | None = None) -> None:
         if not self._is_quiet:
             click.echo(click.style(text, bold=bold or None, fg=colour))
+
+
+def _finite(value: float) -> float | None:
+    """A number as JSON can have it."""
+    return value if math.isfinite(value) else None
 
 
 def _plan_text(plan: EpochPlan, source: str | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -59,8 +60,8 @@ def judge(
     if missing:
         raise DemoFailedError(f"nobody holds {', '.join(sorted(missing)[:3])} at the end")
     return Verdict(
-        parameters=max(_difference(parameters, reference.parameters) for parameters in held),
-        losses=max(
+        parameters=_largest(_difference(parameters, reference.parameters) for parameters in held),
+        losses=_largest(
             abs(loss / reference.losses[report.iteration][microbatch] - 1)
             for report in completed
             for microbatch, loss in report.losses.items()
@@ -71,8 +72,11 @@ def judge(
 
 
 def _difference(found: Parameters, expected: Parameters) -> float:
-    # A value that is no number is larger than every tolerance.
-    differences = [
+    return _largest(
         float(abs(value - expected[name]).max() / abs(expected[name]).max()) for name, value in found.items()
-    ]
-    return max(value if value == value else float("inf") for value in differences)  # noqa: PLR0124
+    )
+
+
+def _largest(differences: Iterable[float]) -> float:
+    """The largest; what is no number is larger than all."""
+    return max(math.inf if math.isnan(value) else value for value in differences)
