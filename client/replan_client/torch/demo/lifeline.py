@@ -5,6 +5,7 @@ The input closes when whoever holds it ends, even by SIGKILL. So the command is 
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -25,7 +26,9 @@ def main(command: Sequence[str]) -> int:
 
 
 def _stop_at_end_of_input(process: subprocess.Popen[bytes]) -> None:
-    sys.stdin.buffer.read()
+    # Not by sys.stdin, whose lock this thread would hold at the end of the interpreter.
+    while os.read(0, 4096):
+        pass
     process.terminate()
     try:
         process.wait(_STOP_S)
