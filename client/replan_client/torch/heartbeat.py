@@ -17,6 +17,7 @@ from typing import Self
 from torch.distributed import Store
 
 MIN_INTERVAL_S = 0.02
+_PATIENCE_S = 5.0
 
 
 def _key(name: str) -> str:
@@ -56,7 +57,8 @@ class Heartbeat:
     def close(self) -> None:
         """Stop counting: from now on this process looks dead."""
         self._is_over.set()
-        self._thread.join()
+        # A store that does not answer must not hold up the end.
+        self._thread.join(timeout=_PATIENCE_S)
 
     def _count(self) -> None:
         while not self._is_over.wait(self._interval_s):

@@ -26,6 +26,12 @@ OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
 }
 
 
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    """Tensors here are tiny: on a busy machine several threads would mostly wait for each other."""
+    torch.set_num_threads(1)
+
+
 class Uneven(nn.Module):
     """Parameters of several types and shapes, a normalisation with buffers, a derived buffer, and a parameter never used."""
 

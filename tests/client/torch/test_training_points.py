@@ -10,6 +10,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch, the extra of replan-client, is not installed")
 
+from replan_client.client import Client  # noqa: E402
+from replan_client.program import Compute  # noqa: E402
 from torch.distributed import TCPStore  # noqa: E402
 
 from tests.client.torch.processes import Child, ChildFailedError, Here, processes  # noqa: E402
@@ -103,6 +105,22 @@ def test_a_death_while_one_comes_back_is_lived_through(url: str, worker: str, po
         wait_for_newcomer(group, url, job_id, "0/0")
         group.store.set("go", "1")
         assert died(children.pop(worker))
+        results = results_of(children)
+    assert largest_difference(job, results) <= 1e-12
+
+
+def test_workers_without_microbatches_are_lived_with(url: str) -> None:
+    """Pipelines that compute nothing keep step with the others, and are as good as any where others die."""
+    job = trained_job(job_document(3, (3, 2, 1), recovery={}, microbatches=[1, 0, 0]))
+    with processes(limit_s=150) as group:
+        children = start_all(group, url, "idle", job, others=Part(pause_s=0.1))
+        with Client(url) as client:
+            programs = [client.program("idle", 1, name).program for name in job.names]
+        loaded = [any(isinstance(i, Compute) for i in program.instructions) for program in programs]
+        assert loaded.count(True) == 3
+        for name, iteration in (("0/1", 3), ("1/0", 5), ("0/0", 7)):
+            wait_for_iteration(children[name], iteration)
+            children.pop(name).kill()
         results = results_of(children)
     assert largest_difference(job, results) <= 1e-12
 

@@ -47,8 +47,10 @@ class TrainedJob:
     ----------
     document
         The job document.
-    num_pipelines, num_slots, num_stages, num_microbatches
+    num_pipelines, num_slots, num_stages
         What stands in it.
+    num_microbatches
+        Of each pipeline, or one a pipeline.
     num_iterations
         Iterations to train.
     dtype
@@ -59,7 +61,7 @@ class TrainedJob:
     num_pipelines: int
     num_slots: int
     num_stages: int
-    num_microbatches: int
+    num_microbatches: int | tuple[int, ...]
     num_iterations: int = 12
     dtype: torch.dtype = torch.float64
 
@@ -67,6 +69,13 @@ class TrainedJob:
     def names(self) -> list[str]:
         """All workers."""
         return [f"{k}/{s}" for k in range(self.num_pipelines) for s in range(self.num_slots)]
+
+    @property
+    def microbatches(self) -> list[tuple[int, int]]:
+        """All microbatches: home pipeline and number."""
+        given = self.num_microbatches
+        counts = (given,) * self.num_pipelines if isinstance(given, int) else given
+        return [(pipeline, microbatch) for pipeline, count in enumerate(counts) for microbatch in range(count)]
 
     def build_stage(self, stage: int) -> nn.Module:
         """Module of a stage."""
@@ -204,19 +213,18 @@ def _reference(job: TrainedJob) -> tuple[dict[str, Any], dict[int, dict[tuple[in
     training = job.training()
     modules = [job.build_stage(stage) for stage in range(job.num_stages)]
     optimizers = [job.make_optimizer(module) for module in modules]
-    weight = 1 / (job.num_pipelines * job.num_microbatches)
+    weight = 1 / len(job.microbatches)
     losses: dict[int, dict[tuple[int, int], float]] = {}
     for iteration in range(job.num_iterations):
         losses[iteration] = {}
-        for pipeline in range(job.num_pipelines):
-            for microbatch in range(job.num_microbatches):
-                value, labels = job.data(iteration, pipeline, microbatch)
-                for stage, module in enumerate(modules):
-                    torch.manual_seed(forward_seed(training.seed, iteration, stage, pipeline, microbatch))
-                    value = module(value)
-                loss = training.loss_fn(value, labels)
-                losses[iteration][pipeline, microbatch] = loss.item()
-                (loss * weight).backward()
+        for pipeline, microbatch in job.microbatches:
+            value, labels = job.data(iteration, pipeline, microbatch)
+            for stage, module in enumerate(modules):
+                torch.manual_seed(forward_seed(training.seed, iteration, stage, pipeline, microbatch))
+                value = module(value)
+            loss = training.loss_fn(value, labels)
+            losses[iteration][pipeline, microbatch] = loss.item()
+            (loss * weight).backward()
         for optimizer in optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = job.learning_rate(iteration)
@@ -282,13 +290,13 @@ def job_document(
 
 def trained_job(document: Mapping[str, Any], **fields: Any) -> TrainedJob:
     """The job that a document describes."""
-    layout = document["layout"]
+    layout, counts = document["layout"], document["microbatches"]
     return TrainedJob(
         document=document,
         num_pipelines=layout["data_parallel"],
         num_slots=layout["pipeline_parallel"],
         num_stages=len(document["stages"]),
-        num_microbatches=document["microbatches"],
+        num_microbatches=counts if isinstance(counts, int) else tuple(counts),
         **fields,
     )
 
