@@ -9,7 +9,7 @@ A training script makes one :class:`Trainer` a process and calls :meth:`Trainer.
         loss_fn=torch.nn.functional.cross_entropy,
         num_iterations=1000,
     )
-    store = torch.distributed.TCPStore(host, port, is_master=False)     # hosted by what outlives the workers
+    store = torch.distributed.TCPStore(host, port, is_master=False)     # of python -m replan_client.torch.store
     with Client("http://replan:8080") as client:
         result = Trainer(client, "training-7", "0/2", store, training).train()
 
