@@ -12,9 +12,18 @@ export function eventOf(kind, what, targets, speed = null) {
 
 /** An event in words: "fail n02 n03". */
 export function words(event) {
+  return `${VERBS[event.kind]} ${targetsOf(event)}${event.speed === null ? "" : ` to ${Math.round(event.speed * 100)} %`}`;
+}
+
+/** The same as what is said to have happened: "n02 n03: down". */
+export function reportOf(event) {
+  const state = { node_failed: "down", node_recovered: "back, at full speed", node_degraded: `slow, at ${Math.round((event.speed ?? 1) * 100)} % of full speed` };
+  return `${targetsOf(event)}: ${state[event.kind]}`;
+}
+
+function targetsOf(event) {
   const targets = [...event.nodes, ...event.workers.map((worker) => `worker ${worker}`)];
-  const shown = targets.length <= 4 ? targets.join(" ") : `${targets.slice(0, 4).join(" ")} and ${targets.length - 4} more`;
-  return `${VERBS[event.kind]} ${shown}${event.speed === null ? "" : ` to ${Math.round(event.speed * 100)} %`}`;
+  return targets.length <= 4 ? targets.join(" ") : `${targets.slice(0, 4).join(" ")} and ${targets.length - 4} more`;
 }
 
 function body(event) {

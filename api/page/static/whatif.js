@@ -2,7 +2,7 @@
 
 import { announce, figure, fill, h, name, openDialog } from "./dom.js";
 import { bytes, count, microseconds, percent, seconds } from "./format.js";
-import { eventOf, report, words, workOut } from "./trial.js";
+import { eventOf, report, reportOf, words, workOut } from "./trial.js";
 import { RUNGS, bestPossible, capital, ofEpoch } from "./verdict.js";
 
 /** The panel beside the map; fires `tried` with the answer, or null where nothing is tried. */
@@ -149,8 +149,8 @@ export class WhatIfPanel extends EventTarget {
     const go = h("button", { type: "button", class: "danger", disabled: true }, "Report now");
     const outcome = h("p", { role: "alert" });
     const dialog = openDialog("Report for real?",
-      h("p", {}, "This tells the service that it has happened. Job ", name(this.jobId), " gets a new epoch and its workers change over to another plan:"),
-      h("ul", {}, this.events.map((event) => h("li", {}, name(capital(words(event)))))),
+      h("p", {}, "This tells the service that it has happened. Job ", name(this.jobId), " gets a new epoch and its workers change over to another plan. You report:"),
+      h("ul", {}, this.events.map((event) => h("li", {}, name(reportOf(event))))),
       h("label", { class: "sure" }, sure, " It has happened: I have checked."), outcome,
       h("div", { class: "actions" }, h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"), go));
     sure.addEventListener("change", () => { go.disabled = !sure.checked; });
