@@ -46,7 +46,6 @@ FAULTS = {
         "jobs/{job_id}/epochs/{epoch}/trace",
         "jobs/{job_id}/cluster",
         "jobs/{job_id}/heat",
-        "overview",
         "jobs/{job_id}",
         "plans/{plan_id}",
         "plans/{plan_id}/summary",
