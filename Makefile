@@ -20,7 +20,7 @@ $(TORCH): $(STAMP)
 demo: $(STAMP)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python examples/demo.py
 
-# Real training on the CPU through real kills; a minute.
+# Real training on the CPU through real kills; half a minute.
 demo-train: $(TORCH)
 	$(BIN)/replan demo train
 

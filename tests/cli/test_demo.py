@@ -197,7 +197,9 @@ def test_the_sessions_in_the_manuals_are_what_happens(tmp_path: Path) -> None:
     assert status == 0
     lines = [_without_figures(line) for line in output.splitlines()]
     for page in ("README.md", "docs/cli.md"):
-        (session,) = re.findall(r"```text\n\$ replan demo train\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+        (session,) = re.findall(
+            r"```text\n\$ replan demo train(?: --out run)?\n(.*?)```", (ROOT / page).read_text(), re.DOTALL
+        )
         at = 0
         for line in session.splitlines():
             shown, dots, _ = _without_figures(line).partition("...")

@@ -153,6 +153,7 @@ class _Run:
         self._completed: list[Completed] = []
         self._losses: dict[int, dict[tuple[int, int], float]] = {}
         self._last_epoch = 0
+        self._doomed: Member | None = None
         self._killed_at: float | None = None
         self._epoch_of_kill = 0
         self._returned_at: float | None = None
@@ -200,7 +201,7 @@ class _Run:
             self._see_epochs(said.epoch)
             self._note(said)
         elif isinstance(said, InForward):
-            self._kill(member)
+            self._doomed = member
         elif isinstance(said, Present):
             self._let_in(said)
         elif isinstance(said, Returned):
@@ -208,6 +209,8 @@ class _Run:
             self._trained.append((member.name, said.value))
         elif isinstance(said, Gone):
             raise DemoFailedError(f"the process {member.name} ended with exit code {said.exit_code}")
+        if self._doomed is not None:
+            self._kill(self._doomed)
 
     def _note(self, report: Completed) -> None:
         """An iteration that a worker has completed."""
@@ -235,8 +238,12 @@ class _Run:
             self._start(comes_back.worker, None)
 
     def _kill(self, member: Member) -> None:
+        """Kill a worker that waits for it, once all that was done before has been told."""
         kill = self._scenario.kill_of(member.name)
         assert kill is not None and member.process.pid is not None
+        if len(self._losses.get(kill.iteration - 1, ())) < self._scenario.batch:
+            return
+        self._doomed = None
         self._epoch_of_kill, self._killed_at = self._last_epoch, time.monotonic()
         os.kill(member.process.pid, signal.SIGKILL)
         member.process.join(self._crew.seconds_left)

@@ -14,6 +14,8 @@ from replan_client.torch.training import Training
 from replan_client.torch.training_result import IterationReport
 
 _LEARNING_RATE = 3e-3
+_EPSILON = 1e-5
+"""As large models take it. With less, Adam makes whole steps of gradients that are hardly more than float32's rounding."""
 
 
 def make_training(
@@ -51,7 +53,7 @@ def make_training(
 
     return Training(
         build_stage=build,
-        make_optimizer=lambda module: torch.optim.AdamW(module.parameters(), lr=_LEARNING_RATE),
+        make_optimizer=lambda module: torch.optim.AdamW(module.parameters(), lr=_LEARNING_RATE, eps=_EPSILON),
         data=data,
         loss_fn=loss_fn,
         num_iterations=scenario.num_iterations,
