@@ -5,6 +5,7 @@ import { announce, fill, h } from "./dom.js";
 import { percent } from "./format.js";
 
 const [LEAST_CELL, MOST_CELL] = [6, 34];
+const [SMALL, MOST_RINGS] = [10, 64];
 const [LEFT, TOP, BETWEEN] = [34, 18, 12];
 
 /** A canvas with the cells of all workers; fires `choose` with a worker's index. */
@@ -137,9 +138,27 @@ export class ClusterMap extends EventTarget {
       if (state.tried) this.#frame(context, colours.tried, x, y, size, [3, 2]);
       if (state.helps) this.#frame(context, colours.tried, x, y, size, []);
     });
+    if (size < SMALL) this.#ringFew(context, colours, size);
     if (this.chosen !== null) {
       const [x, y] = this.#corner(this.chosen);
       this.#frame(context, colours.pick, x - 1, y - 1, size + 2, []);
+    }
+  }
+
+  /** Among thousands of small cells a few that are down or slow would not be seen: they get a ring. */
+  #ringFew(context, colours, size) {
+    const hurt = this.cells.flatMap((state, worker) => (state.status === "live" ? [] : [worker]));
+    if (hurt.length > MOST_RINGS) return;
+    for (const worker of hurt) {
+      const [x, y] = this.#corner(worker);
+      const [middleX, middleY] = [x + size / 2, y + size / 2];
+      for (const [colour, width, radius] of [[colours.ground, 6, size + 3], [this.cells[worker].status === "down" ? colours.down : colours.slow, 3, size + 3]]) {
+        context.strokeStyle = colour;
+        context.lineWidth = width;
+        context.beginPath();
+        context.arc(middleX, middleY, radius, 0, 2 * Math.PI);
+        context.stroke();
+      }
     }
   }
 

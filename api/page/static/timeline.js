@@ -249,7 +249,7 @@ export class TimelinePanel extends EventTarget {
   #legend() {
     return h("ul", { class: "legend" },
       KIND_NAMES.map((text, n) => h("li", {}, h("span", { class: "swatch", style: { background: KIND_COLOURS[n] } }), text)),
-      h("li", {}, h("span", { class: "swatch rerouted" }), "↷ dark foot: rerouted from another pipeline"),
+      h("li", {}, h("span", { class: "swatch rerouted" }), "↷ marked foot: rerouted from another pipeline"),
       h("li", {}, h("span", { class: "swatch sync" }), "sync: all-reduce and optimizer"),
       h("li", {}, h("span", { class: "swatch idle" }), "bubble: idle"),
       h("li", {}, h("span", { class: "swatch down" }), "✕ down"));
