@@ -149,7 +149,9 @@ def empty_like_layout(content: bytes, own: Snapshot) -> Snapshot:
         stage, kind, rest = name.split(".", 2) if name.count(".") >= 2 else ("", "", "")
         is_group = kind == "group" and name in own.tensors | own.numbers
         if not is_group and f"{stage}.parameter.{rest.rpartition('.')[0]}" not in own.tensors:
-            raise StateFormatError(f"a peer's state has {name[:100]}, which nothing here has; peers run the same modules")
+            raise StateFormatError(
+                f"a peer's state has {name[:100]}, which nothing here has; peers run the same modules"
+            )
     for entry in document["tensors"]:
         name, dtype, shape = _parse_entry(entry)
         if name in snapshot.tensors:
