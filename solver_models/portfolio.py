@@ -19,7 +19,7 @@ from solver_models.list_scheduling.routing import balanced_routing
 from solver_models.list_scheduling.search import ListRun, ListSearch
 from solver_models.repair import repair
 from solver_models.result import SolveOptions, SolveResult, Status
-from solver_models.symmetry import intact_pipeline, repeat_pipeline, single_pipeline, spread_over_intact
+from solver_models.symmetry import chain_problem, repeat_pipeline, single_pipeline, sound_chains, spread_over_chains
 
 MOST_EXACT_OPERATIONS = 1_200
 """Larger problems are not handed to CP-SAT: it finds nothing better within a deadline of seconds."""
@@ -72,12 +72,15 @@ def _target(bound_ns: int, options: SolveOptions) -> int:
 
 
 def _drop_broken(problem: Problem, options: SolveOptions, bound_ns: int, deadline: float) -> SolveResult | None:
-    """Stop the pipelines that lost a worker and spread their microbatches; ``None`` where that cannot pay."""
-    one = intact_pipeline(problem)
-    if one is None or best_bound(one).value_ns > bound_ns * _MOST_DROPPING_LOSS:
+    """Run all microbatches on chains of sound workers, from end to end; ``None`` where that cannot pay."""
+    chains = sound_chains(problem)
+    if chains is None:
+        return None
+    one = chain_problem(problem, chains)
+    if best_bound(one).value_ns > bound_ns * _MOST_DROPPING_LOSS:
         return None
     order = anneal_problem(one, options, _target(bound_ns, options), deadline)
-    schedule, period = time_schedule(problem, spread_over_intact(problem, order.schedule))
+    schedule, period = time_schedule(problem, spread_over_chains(problem, chains, order.schedule))
     return SolveResult.found(order.solver, schedule, period, bound_ns)
 
 

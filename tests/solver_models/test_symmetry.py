@@ -13,11 +13,11 @@ from planner.validation import require_valid
 from solver_models import list_scheduling, portfolio
 from solver_models.result import SolveOptions, Status
 from solver_models.symmetry import (
-    intact_pipeline,
-    intact_pipelines,
+    chain_problem,
     repeat_pipeline,
     single_pipeline,
-    spread_over_intact,
+    sound_chains,
+    spread_over_chains,
 )
 
 UNIT = Stage(forward_ns=10, input_grad_ns=10, weight_grad_ns=6, activation_bytes=2, weight_grad_bytes=1)
@@ -52,25 +52,44 @@ def test_failed_or_uneven_pipelines_are_not_copies() -> None:
 
 
 @pytest.mark.parametrize("counts", [(4, 4, 4, 4), (1, 7, 3, 2), (0, 9, 0, 1)])
-def test_microbatches_of_broken_pipelines_go_to_intact_ones(counts: tuple[int, ...]) -> None:
-    """Pipelines 1 and 2 lost a worker: 0 and 3 run all microbatches and the schedule is valid."""
+def test_chains_of_sound_workers_run_everything(counts: tuple[int, ...]) -> None:
+    """Pipelines 1 and 2 lost a worker of other slots: together they make one more chain, and the schedule is valid."""
     problem = _problem(4, Worker(1, 0), Worker(2, 1), counts=counts)
-    assert intact_pipelines(problem) == (0, 3)
-    one = intact_pipeline(problem)
-    assert one is not None
-    assert one.microbatches == (-(-sum(counts) // 2),)
+    chains = sound_chains(problem)
+    assert chains is not None
+    assert (chains.own.tolist(), chains.parts.tolist()) == ([0, 1, 3], [[0, 0], [2, 1], [3, 3]])
+    one = chain_problem(problem, chains)
+    assert one.microbatches == (-(-sum(counts) // 3),)
     result = list_scheduling.solve(one, SolveOptions())
     assert result.schedule is not None
-    timed, period = time_schedule(problem, spread_over_intact(problem, result.schedule))
+    timed, period = time_schedule(problem, spread_over_chains(problem, chains, result.schedule))
     require_valid(problem, timed, period)
-    assert not timed.rows(Worker(1, 1))
-    assert not timed.rows(Worker(2, 0))
 
 
-def test_no_pipeline_may_be_intact() -> None:
-    """Where every pipeline lost a worker, or is slow, there is none to repeat."""
+def test_whoever_is_in_no_chain_stops() -> None:
+    """Two of four first workers are down: pipelines without one run nothing at all."""
+    problem = _problem(4, Worker(1, 0), Worker(2, 0))
+    chains = sound_chains(problem)
+    assert chains is not None
+    assert chains.parts.tolist() == [[0, 0], [3, 3]]
+    result = list_scheduling.solve(chain_problem(problem, chains), SolveOptions())
+    assert result.schedule is not None
+    spread = spread_over_chains(problem, chains, result.schedule)
+    assert not spread.rows(Worker(1, 1))
+    assert not spread.rows(Worker(2, 1))
+
+
+def test_a_slot_may_have_no_sound_worker() -> None:
+    """Where every worker of a slot is down or slow, there is no chain."""
     problem = replace(_problem(2, Worker(0, 0)), speeds_ppm={Worker(1, 0): 500_000})
-    assert intact_pipeline(problem) is None
+    assert sound_chains(problem) is None
+
+
+def test_a_failure_in_each_slot_costs_one_pipeline() -> None:
+    """Failures of both slots in different pipelines, memory tight: two whole chains are left, and meet the bound."""
+    problem = _problem(3, Worker(0, 0), Worker(1, 1))
+    result = portfolio.solve(problem, SolveOptions(deadline_s=5))
+    assert result.status is Status.OPTIMAL
 
 
 def test_dropping_broken_pipelines_reaches_the_bound_where_loads_allow() -> None:
