@@ -10,9 +10,12 @@ from dataclasses import dataclass
 from replan_client.client import Client
 from replan_client.epochs import Epoch, EpochProblem
 from replan_client.errors import (
+    AnswerError,
     ClientError,
     NoPlanError,
     NotFoundError,
+    ProblemError,
+    ProgramFormatError,
     ServiceFaultError,
     ServiceUnreachableError,
     UnavailableError,
@@ -25,6 +28,8 @@ _LOOK_S = 0.5
 _AGAIN_S = 0.5
 PASSING_ERRORS = (ServiceUnreachableError, UnavailableError, ServiceFaultError)
 """What a service that is started anew, or busy, gets over."""
+_REFUSALS = (AnswerError, ProblemError, ProgramFormatError)
+_PATIENCE_S = 120.0
 LASTING_PROBLEMS = ("stage_lost",)
 """Why an epoch has no plan, where no later plan brings back what is lost."""
 
@@ -74,6 +79,10 @@ class Assignment:
 class AssignmentFeed:
     """Follows a job in a thread of its own, and fetches what one worker needs of each new epoch.
 
+    Refusals and answers that are none of RePlan's end it before the first epoch: something is set up wrongly. Later they are got
+    over, unless they last: while a service is started anew, what stands before it may answer anything, and who trains does not
+    need it then.
+
     Parameters
     ----------
     client
@@ -82,9 +91,11 @@ class AssignmentFeed:
         The job.
     worker
         The worker by its home.
+    patience_s
+        Seconds that refusals may last.
     """
 
-    def __init__(self, client: Client, job_id: str, worker: str) -> None:
+    def __init__(self, client: Client, job_id: str, worker: str, *, patience_s: float = _PATIENCE_S) -> None:
         self._client = client
         self._job_id = job_id
         self._worker = worker
@@ -93,6 +104,9 @@ class AssignmentFeed:
         self._end: ClientError | None = None
         self._is_closed = False
         self._rosters: dict[int, tuple[str, ...]] = {}
+        self._patience_s = patience_s
+        self._refused_since_s: float | None = None
+        self._past_trouble: ClientError | None = None
         self._watcher = EpochWatcher(client, job_id)
         self._thread = threading.Thread(target=self._run, name=f"assignments {worker}", daemon=True)
         self._thread.start()
@@ -136,16 +150,61 @@ class AssignmentFeed:
         try:
             while not self._is_closed:
                 than = 0 if self._latest is None else self._latest.number
-                epoch = self._watcher.wait_newer(than, _LOOK_S)
-                assignment = None if epoch is None else self._fetch(epoch)
-                if assignment is not None:
-                    with self._changed:
-                        self._latest = assignment
-                        self._changed.notify_all()
+                try:
+                    epoch = self._watcher.wait_newer(than, _LOOK_S)
+                except _REFUSALS as refusal:
+                    self._ask_itself(refusal, than)
+                else:
+                    self._take(epoch)
         except ClientError as error:
             with self._changed:
                 self._end = error if not self._is_closed else None
                 self._changed.notify_all()
+
+    def _take(self, epoch: Epoch | None) -> None:
+        """Take what the watcher has; ``None`` for nothing new."""
+        try:
+            assignment = None if epoch is None else self._fetch(epoch)
+        except _REFUSALS as refusal:
+            self._bear(refusal)
+            return
+        if epoch is None or assignment is not None:
+            self._refused_since_s = None
+        if assignment is not None:
+            with self._changed:
+                self._latest = assignment
+                self._changed.notify_all()
+
+    def _ask_itself(self, trouble: ClientError, than: int) -> None:
+        """See whether the service still refuses: the watcher's trouble stands until something new comes, maybe for hours."""
+        if self._latest is None:
+            raise trouble
+        if trouble is self._past_trouble:
+            return
+        try:
+            current = self._client.current_epoch(self._job_id)
+        except PASSING_ERRORS:
+            self._pause(_AGAIN_S)
+        except _REFUSALS as refusal:
+            self._bear(refusal)
+        else:
+            # Raised again and again, it would collect the places where it was.
+            self._past_trouble = trouble.with_traceback(None)
+            self._take(current if current is not None and current.epoch > than else None)
+
+    def _bear(self, refusal: ClientError) -> None:
+        """Go on in spite of a refusal, unless it is the first answer of all or lasts."""
+        now = time.monotonic()
+        if self._refused_since_s is None:
+            self._refused_since_s = now
+            _LOG.warning("job %s is not told of rightly now: %s", self._job_id, refusal)
+        if self._latest is None or now - self._refused_since_s > self._patience_s:
+            raise refusal
+        self._pause(_AGAIN_S)
+
+    def _pause(self, seconds: float) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_closed, seconds)
 
     def _fetch(self, epoch: Epoch) -> Assignment | None:
         """What belongs to an epoch; ``None`` to look again, since the service cannot tell now or the epoch is past."""
@@ -157,8 +216,7 @@ class AssignmentFeed:
         except (NotFoundError, NoPlanError, *PASSING_ERRORS) as error:
             # Programs of an epoch that was found damaged are gone; another epoch follows.
             _LOG.warning("epoch %d of job %s cannot be fetched yet: %s", epoch.epoch, self._job_id, error)
-            with self._changed:
-                self._changed.wait(_AGAIN_S)
+            self._pause(_AGAIN_S)
             return None
 
     def _names(self, epoch: Epoch) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from replan_client.client import Client
 from replan_client.errors import (
     AlreadyFailedError,
+    AnswerError,
     ClientError,
     EpochConflictError,
     NotFailedError,
@@ -95,7 +96,8 @@ class Reporter:
                 message = self._waiting[0]
             try:
                 message()
-            except PASSING_ERRORS as error:
+            # What is no answer of RePlan's comes from something before it, which may be gone soon.
+            except (AnswerError, *PASSING_ERRORS) as error:
                 _LOG.warning("job %s: the service cannot be told now: %s", self._job_id, error)
                 with self._changed:
                     if self._changed.wait_for(lambda: self._is_closed, _AGAIN_S):

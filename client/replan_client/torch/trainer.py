@@ -110,7 +110,8 @@ class Trainer:
         StateFormatError, StageShapeError, UnsplittableStageError, SharedParameterError
             If the modules or optimizers are not what they have to be.
         ClientError
-            If the job was deleted, or the service refuses its client.
+            If the job was deleted; or if the service refuses its client, or what answers is not RePlan's, from the beginning
+            or for two minutes.
         """
         try:
             return self._train()
