@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 
 from replan_client.operation import Kind, Operation, Worker
 from replan_client.program import AllReduce, Compute, OptimizerStep, Program, Receive, Send
@@ -59,6 +60,7 @@ class _Walk:
         self.last: dict[tuple[int, int, int], Kind] = {}
         self.reduced: Counter[int] = Counter()
         self.stepped: Counter[int] = Counter()
+        self.weights: set[Fraction] = set()
 
     def run(self) -> None:
         for number, instruction in enumerate(self.program.instructions):
@@ -82,6 +84,9 @@ class _Walk:
 
     def _take(self, instruction: object) -> str | None:
         """Why an instruction cannot be run; ``None`` where it can, and it counts as run then."""
+        if self.stepped and not isinstance(instruction, OptimizerStep):
+            # An iteration that breaks behind a step could not be run again from where it began.
+            return "it stands behind a step; expected all steps at the end"
         if isinstance(instruction, Compute):
             return self._compute(instruction.operation)
         if isinstance(instruction, Receive):
@@ -89,17 +94,29 @@ class _Walk:
         if isinstance(instruction, Send):
             return self._send(instruction)
         if isinstance(instruction, AllReduce):
-            self.reduced[instruction.stage] += 1
-            if instruction.stage not in self.stages:
-                return self._not_held(instruction.stage)
-            if instruction.pipelines != self.peers:
-                return f"live in slot {self.me.slot} are the pipelines {self.peers}"
-        elif isinstance(instruction, OptimizerStep):
+            return self._all_reduce(instruction)
+        if isinstance(instruction, OptimizerStep):
             self.stepped[instruction.stage] += 1
             if instruction.stage not in self.stages:
                 return self._not_held(instruction.stage)
             if not self.reduced[instruction.stage]:
                 return "its gradients have not been summed"
+        return None
+
+    def _all_reduce(self, reduce: AllReduce) -> str | None:
+        later = [stage for stage in self.reduced if stage > reduce.stage]
+        self.reduced[reduce.stage] += 1
+        self.weights.add(reduce.weight)
+        if reduce.stage not in self.stages:
+            return self._not_held(reduce.stage)
+        if reduce.pipelines != self.peers:
+            return f"live in slot {self.me.slot} are the pipelines {self.peers}"
+        if later:
+            return f"stage {later[0]} has been summed before it; expected stages to ascend, as peers sum them"
+        if len(self.weights) > 1:
+            return (
+                f"another stage's gradients have the weight {min(self.weights - {reduce.weight})}; expected one weight"
+            )
         return None
 
     def _receive(self, receive: Receive) -> str | None:
@@ -119,6 +136,8 @@ class _Walk:
     def _compute(self, operation: Operation) -> str | None:
         if operation.stage not in self.stages:
             return self._not_held(operation.stage)
+        if self.reduced[operation.stage]:
+            return f"the gradients of stage {operation.stage} have been summed before it"
         key = (operation.stage, operation.pipeline, operation.microbatch)
         before = self.last.get(key)
         expected = {Kind.F: None, Kind.I: Kind.F, Kind.B: Kind.F, Kind.W: Kind.I}[operation.kind]

@@ -75,6 +75,16 @@ def test_a_program_of_the_middle_passes() -> None:
         ("ALL_REDUCE 1", "ALL_REDUCE 2", "instruction 7, .*: stage 2 is not held here"),
         ("OPTIMIZER_STEP 1", "OPTIMIZER_STEP 0", "instruction 8, .*: stage 0 is not held here"),
         ("  ALL_REDUCE 1 pipelines 0-1 weight 1/2\n", "", "instruction 7, .*: its gradients have not been summed"),
+        (
+            "  COMPUTE 1W0.0\n  ALL_REDUCE 1 pipelines 0-1 weight 1/2\n",
+            "  ALL_REDUCE 1 pipelines 0-1 weight 1/2\n  COMPUTE 1W0.0\n",
+            "instruction 7, COMPUTE 1W0.0: the gradients of stage 1 have been summed before it",
+        ),
+        (
+            "  OPTIMIZER_STEP 1\n",
+            "  OPTIMIZER_STEP 1\n  GLOBAL_BARRIER\n",
+            "instruction 9, GLOBAL_BARRIER: it stands behind a step; expected all steps at the end",
+        ),
         ("  OPTIMIZER_STEP 1\n", "", "stage 1 has 1 all-reduces and 0 steps; expected one of each"),
         ("  OPTIMIZER_STEP 1\n", 2 * "  OPTIMIZER_STEP 1\n", "stage 1 has 1 all-reduces and 2 steps"),
     ],
@@ -84,6 +94,31 @@ def test_programs_that_cannot_be_run_are_refused(old: str, new: str, message: st
     assert old in MIDDLE
     with pytest.raises(ProgramMismatchError, match=message):
         _check(MIDDLE.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "ALL_REDUCE 0 pipelines 0-1 weight 1/2\n  OPTIMIZER_STEP 0\n  ALL_REDUCE 2 pipelines 0-1 weight 1/2\n",
+            "instruction 2, .*: it stands behind a step",
+        ),
+        (
+            "ALL_REDUCE 0 pipelines 0-1 weight 1/2\n  ALL_REDUCE 2 pipelines 0-1 weight 1/3\n",
+            "instruction 1, .*: another stage's gradients have the weight 1/2; expected one weight",
+        ),
+        (
+            "ALL_REDUCE 2 pipelines 0-1 weight 1/2\n  ALL_REDUCE 0 pipelines 0-1 weight 1/2\n",
+            "instruction 1, .*: stage 2 has been summed before it; expected stages to ascend",
+        ),
+    ],
+)
+def test_stages_of_one_worker_are_summed_alike_and_before_any_steps(text: str, message: str) -> None:
+    """A sum that breaks behind a step would leave one stage ahead, another order would mix up peers, two weights two batches."""
+    with pytest.raises(ProgramMismatchError, match=message):
+        require_runnable(
+            parse_program(f"0/0:\n  {text}"), me=Worker(0, 0), positions=POSITIONS, stages=(0, 2), num_stages=3
+        )
 
 
 @pytest.mark.parametrize("text", ["RECV_F 0F0.0 from 1/1", "RECV_I 2I0.0 from 1/1"])
