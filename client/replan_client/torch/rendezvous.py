@@ -20,7 +20,7 @@ key                                    meaning
 ``<epoch>.<attempt>/links/...``        what its connections are made with
 ``shapes/<revision>/...``              what stages take and give (:mod:`replan_client.torch.shapes`)
 ``begun``                              some generation was formed: whoever comes now has no state
-``finished``                           all of some generation had completed the last iteration
+``finished``                           all of some generation had completed the last iteration: how many there were
 =====================================  ================================================================================
 
 A ``name`` is a worker's home, ``pipeline/slot``, wherever it stands.
@@ -124,9 +124,13 @@ class Rendezvous:
         """Whether a generation was ever formed."""
         return bool(self._store.check(["begun"]))
 
-    def mark_finished(self) -> None:
-        """Nothing is left to train."""
-        self._store.set("finished", "1")
+    def mark_finished(self, num_iterations: int) -> None:
+        """Nothing is left to train: so many iterations were completed."""
+        self._store.set("finished", str(num_iterations))
+
+    def finished_after(self) -> int:
+        """Iterations after which nothing was left to train; of training that is finished."""
+        return _number(self._store.get("finished"), "finished")
 
     def is_finished(self) -> bool:
         """Whether nothing is left to train."""

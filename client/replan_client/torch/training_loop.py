@@ -89,6 +89,8 @@ class TrainingLoop:
                 at_least, is_finished = self._train_in(formed, state)
                 if is_finished:
                     break
+        if not self._records:
+            self._require_same_end()
         return self._result()
 
     def close(self) -> None:
@@ -96,6 +98,16 @@ class TrainingLoop:
         if self._links is not None:
             self._links.close()
             self._links = None
+
+    def _require_same_end(self) -> None:
+        """Training ended without this worker: too late for it, or the store is that of a job that was to be shorter or longer."""
+        finished, expected = self._rendezvous.finished_after(), self._training.num_iterations
+        if finished != expected:
+            raise RendezvousError(
+                f"the store says that training of job {self._job_id!r} ended after {finished} iterations; expected {expected}",
+                hint="start anew from a checkpoint, with an empty store",
+            )
+        _LOG.warning("job %s: training had ended before %s joined; nothing is left to do", self._job_id, self._name)
 
     # What to run
 
@@ -358,7 +370,7 @@ class TrainingLoop:
         self._rendezvous.publish(formed.generation, "end")
         names = formed.assignment.names
         if self._formation.gather(formed.generation, "end", names, self._version, is_end=True):
-            self._rendezvous.mark_finished()
+            self._rendezvous.mark_finished(self._training.num_iterations)
             return 0, True
         return self._leave_broken(formed), False
 

@@ -87,8 +87,8 @@ def test_marks_stay(store: Store) -> None:  # noqa: F811
     assert (rendezvous.has_begun(), rendezvous.is_finished()) == (False, False)
     rendezvous.mark_begun()
     assert (rendezvous.has_begun(), rendezvous.is_finished()) == (True, False)
-    rendezvous.mark_finished()
-    assert rendezvous.is_finished()
+    rendezvous.mark_finished(30)
+    assert (rendezvous.is_finished(), rendezvous.finished_after()) == (True, 30)
 
 
 def test_a_store_with_something_else_in_it_is_an_error(store: Store) -> None:  # noqa: F811
