@@ -52,17 +52,33 @@ def export(plan_path: Path, folder: Path, as_json: bool) -> None:
         raise InputError(f"cannot make the folder {folder}: {error.strerror}") from error
     for file in files:
         write_whole(folder / _name(file), file.text.encode("ascii"), durable=False)
+    others = _others(folder, files)
     total = plan.problem.num_microbatches
     if as_json:
         from cli.output import print_json
 
-        print_json({"plan_id": plan.plan_id, "folder": str(folder), "files": [_document(f, total) for f in files]})
+        print_json(
+            {
+                "plan_id": plan.plan_id,
+                "folder": str(folder),
+                "files": [_document(f, total) for f in files],
+                "other_files": list(others),
+            }
+        )
     else:
         _print(folder, files, total)
+        if others:
+            click.echo(f"  not of this plan, left as they were: {', '.join(others[:_MOST_SHOWN])}")
 
 
 def _name(file: PipelineFile) -> str:
     return f"pipeline-{file.pipeline}.csv"
+
+
+def _others(folder: Path, files: tuple[PipelineFile, ...]) -> tuple[str, ...]:
+    """Schedule files that stand in the folder and are another plan's: whoever runs all of them would run two plans."""
+    found = {path.name for path in folder.glob("pipeline-*.csv")}
+    return tuple(sorted(found - {_name(file) for file in files}))
 
 
 def _weight(file: PipelineFile, total: int) -> str:

@@ -112,6 +112,21 @@ def test_a_plan_without_a_pipeline_becomes_one_file(tmp_path: Path, capsys: pyte
     assert not (tmp_path / "pipeline-1.csv").exists()
 
 
+def test_files_of_another_plan_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A pipeline that stands still leaves its file of before in the folder: it is kept, and told apart."""
+    orders = "0/0: 0F0.0 0F1.0 0F0.1 0F1.1 0B0.0 0B1.0 0B0.1 0B1.1\n"
+    orders += "0/1: 1F0.0 1B0.0 1F1.0 1B1.0 1F0.1 1B0.1 1F1.1 1B1.1\n"
+    write_plan(plan_of(orders, dead=frozenset({Worker(1, 0), Worker(1, 1)})), tmp_path / "plan.json")
+    folder = tmp_path / "schedules"
+    folder.mkdir()
+    (folder / "pipeline-1.csv").write_text(SOUND)
+    command = ["export", str(tmp_path / "plan.json"), "--pytorch-csv", str(folder)]
+    assert run(command) == 0
+    assert capsys.readouterr().out.endswith("\n  not of this plan, left as they were: pipeline-1.csv\n")
+    assert run_json(command, capsys)["other_files"] == ["pipeline-1.csv"]
+    assert (folder / "pipeline-1.csv").read_text() == SOUND
+
+
 def test_a_rerouting_plan_is_refused_and_nothing_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Status 3, not_expressible, the worker and the microbatch named; not even the folder is made."""
     write_plan(plan_of(ORDERS, dead=frozenset({Worker(1, 1)})), tmp_path / "plan.json")
