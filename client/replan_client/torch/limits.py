@@ -21,8 +21,9 @@ class Limits:
     start_timeout_s
         The same for a process that has never given a sign: it may be starting.
     link_timeout_s
-        Wait for any one message or sum of an iteration, and for connections, above the longest that healthy ones take. A
-        process that dies hangs up and is noticed at once; this finds those that are stopped, or cut off.
+        Wait for any one message or sum of an iteration, and for connections, above the longest that healthy ones take, also
+        while somebody writes a checkpoint in ``on_iteration``. A process that dies hangs up and is noticed at once; this finds
+        those that are stopped, or cut off.
     join_timeout_s
         Wait for processes that live, and yet do not come to a new generation; above two iterations and the link timeout. Those
         late are reported as failed.
