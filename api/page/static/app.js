@@ -15,16 +15,16 @@ let asking = null;
 
 const STATES = {
   connecting: "Connecting…",
-  live: "Live",
+  live: "Connected",
   store: "The service answers, but its store does not. What you see is old.",
-  lost: "SERVICE LOST. What you see is old; trying again.",
+  lost: "SERVICE LOST. What you see is old; trying again. Workers go on with the plans they have.",
   refused: "No key",
 };
 
 function showConnection() {
   const chip = document.getElementById("connection");
   chip.className = `connection ${live.state}`;
-  fill(chip, live.state === "live" ? "● Live" : STATES[live.state].split(".")[0]);
+  fill(chip, live.state === "live" ? "● Connected" : STATES[live.state].split(".")[0]);
   const banner = document.getElementById("lost");
   const isOld = live.state === "lost" || live.state === "store";
   banner.hidden = !isOld;

@@ -35,7 +35,7 @@ export class OverviewView {
     const jobs = [...this.live.jobs.values()];
     if (!jobs.length) {
       fill(this.summary, this.live.version === null ? "Asking the service…" : "");
-      fill(this.cards, this.live.version === null ? null : h("div", { class: "card" }, h("h2", {}, "No job is registered"), h("p", {}, "Register one with ", h("code", {}, "replan jobs register"), "; it appears here by itself.")));
+      fill(this.cards, this.live.version === null ? null : h("div", { class: "card" }, h("h2", {}, "No job is registered"), h("p", { class: "advice" }, "Register one with ", h("code", {}, "replan jobs register"), "; it appears here by itself.")));
       return;
     }
     const counts = ORDER.map((kind) => [kind, jobs.filter((job) => severity(job) === kind).length]);

@@ -27,9 +27,9 @@ export function severity(job) {
 
 export const SEVERITIES = {
   stopped: "NO PLAN: training cannot go on",
-  hurt: "REROUTED: a plan around the failures is in force",
-  waiting: "ALL LIVE, but some workers have yet to take the plan",
-  well: "ALL LIVE: nothing is down or slow",
+  hurt: "REROUTED around what failed",
+  waiting: "NO FAILURE REPORTED, but some workers have yet to take the plan",
+  well: "NO FAILURE REPORTED: nothing is known to be down or slow",
 };
 
 /** What is down and slow. */
@@ -48,7 +48,8 @@ export function whatItCosts(job) {
   if (kept === null) return "Not known.";
   if (kept >= 0.9995) return "Nothing: full throughput.";
   const lost = job.lost_s === null ? "" : ` About ${seconds(job.lost_s)} of training are lost until the next failure or repair.`;
-  return `${percent(1 - kept)} of the throughput: it keeps ${percent(kept)}.${lost}`;
+  const running = job.num_acknowledged ? "it keeps" : "once workers run the plan, it keeps";
+  return `${percent(1 - kept)} of the throughput: ${running} ${percent(kept)}.${lost}`;
 }
 
 /** How much better another plan could be. */
@@ -64,13 +65,13 @@ export function whatToDo(job) {
     return capital(job.hint ?? "wait for the next epoch; the service tries again") + ".";
   }
   const steps = [];
+  const missing = job.num_live - job.num_acknowledged;
+  if (missing === job.num_live) steps.push("See whether the job runs: no worker has acknowledged the plan yet.");
   if (job.chosen === "wait_for_repair") steps.push("Waiting for the repair is cheaper than running on: decide whether to stop the job.");
   else if (job.chosen === "restart_from_checkpoint") steps.push("A restart from a checkpoint is cheaper than running on: decide whether to stop the job.");
-  else if (job.num_failed) steps.push("Nothing at once: the plan in force is the cheapest answer. Repair what failed.");
-  else if (job.num_degraded) steps.push("Nothing at once. Find out why something is slow.");
-  const missing = job.num_live - job.num_acknowledged;
-  if (missing === job.num_live) steps.push("No worker has acknowledged the plan yet: see whether the job runs and follows its epochs.");
-  else if (missing > 0) steps.push(`See why ${count(missing, "worker")} ${missing === 1 ? "has" : "have"} not acknowledged the plan.`);
+  else if (job.num_failed) steps.push("Repair what failed. Until then nothing is better than this plan.");
+  else if (job.num_degraded) steps.push("Find out why something is slow. The plan gives it less to do.");
+  if (missing > 0 && missing < job.num_live) steps.push(`See why ${count(missing, "worker")} ${missing === 1 ? "has" : "have"} not acknowledged the plan.`);
   return steps.join(" ") || "Nothing.";
 }
 

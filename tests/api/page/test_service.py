@@ -33,7 +33,7 @@ def test_the_service_is_lost_and_comes_back(browser: Any, tmp_path: Path) -> Non
             visit.keep("lost")
             with serving(store, "--port", str(urlsplit(base).port), ready=False):
                 visit.until("!document.getElementById('lost').checkVisibility()")
-                visit.see("● Live")
+                visit.see("● Connected")
 
 
 @pytest.mark.slow
@@ -45,7 +45,7 @@ def test_what_was_shown_stays_while_the_service_is_lost(browser: Any, tmp_path: 
         with visiting(browser, base, expected=LOST) as visit:
             ServedJob(first.client, "job").register()
             visit.open()
-            visit.see("ALL LIVE")
+            visit.see("NO FAILURE REPORTED")
             first.process.kill()
             visit.see("SERVICE LOST")
             assert visit.page.locator(".card.job").count() == 1
@@ -55,7 +55,7 @@ def test_what_was_shown_stays_while_the_service_is_lost(browser: Any, tmp_path: 
             opened.close()
             with serving(store, "--port", str(urlsplit(base).port), ready=False):
                 visit.see("No job is registered")
-                visit.see("● Live")
+                visit.see("● Connected")
 
 
 @pytest.mark.slow
@@ -81,7 +81,7 @@ def test_keys_are_asked_for_and_kept_by_the_tab_alone(browser: Any, tmp_path: Pa
             give("rpk_wrong")
             visit.see("The key that was given is not good")
             give(keys[Scope.READ])
-            visit.see("ALL LIVE")
+            visit.see("NO FAILURE REPORTED")
             visit.open("#/jobs/job")
             visit.see("History", within="main")
             visit.page.locator("canvas.map").focus()
@@ -112,10 +112,10 @@ def test_a_store_that_does_not_answer_is_told(browser: Any, postgres_server: Pos
     ):
         ServedJob(server.client, "job").register()
         visit.open()
-        visit.see("ALL LIVE")
+        visit.see("NO FAILURE REPORTED")
         postgres_server.stop()
         try:
             visit.see("The service answers, but its store does not.")
         finally:
             postgres_server.start()
-        visit.see("● Live")
+        visit.see("● Connected")

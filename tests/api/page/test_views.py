@@ -43,7 +43,7 @@ def test_the_overview_tells_what_is_worst_first(visit: Visit) -> None:
     assert "3 of 12 workers are down" in lost
     assert "Restore a checkpoint on replacement nodes." in lost
     # 19 us of 27 us: 70.4 %.
-    assert "29.6 % of the throughput: it keeps 70.4 %" in hurt
+    assert "29.6 % of the throughput: once workers run the plan, it keeps 70.4 %" in hurt
     assert "n06" in hurt
     assert "0 of 11 workers" in hurt
     visit.keep("overview")
@@ -221,7 +221,7 @@ def test_an_old_epoch_says_that_it_is_old(visit: Visit) -> None:
     """The link of an epoch shows that epoch, and the way back to the current one."""
     visit.open("#/jobs/hurt?epoch=1")
     visit.see("This is epoch 1, not what runs now: the job is at epoch 2.")
-    visit.see("ALL LIVE")
+    visit.see("NO FAILURE REPORTED")
     visit.page.get_by_role("link", name="Follow the current epoch").click()
     visit.see("REROUTED")
 
