@@ -17,7 +17,8 @@ text                                                 meaning
 ``OPTIMIZER_STEP 3``                                 step the stage's parameters
 ===================================================  ===========================================================
 
-Text and dictionary forms are strict both ways.
+Text and dictionary forms are strict both ways. The service has a reader and writer of its own, since what a training image
+installs holds nothing of the planner; tests compare the two.
 """
 
 from __future__ import annotations

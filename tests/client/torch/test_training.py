@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -22,7 +21,6 @@ from tests.client.torch.trained_jobs import (  # noqa: E402
     wait_for_iteration,
     wait_for_newcomer,
 )
-from tests.serving import serving  # noqa: E402
 
 UNEQUAL = job_document(3, (3, 2, 1), capacity_bytes=3)
 JOBS = {
@@ -31,13 +29,6 @@ JOBS = {
     "global": UNEQUAL | {"optimizer": "global"},
     "v": job_document(3, (2, 1, 1, 2), num_slots=2, placement="v"),
 }
-
-
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A running service."""
-    with serving(tmp_path_factory.mktemp("service") / "replan.db") as server:
-        yield str(server.client.base_url)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from dataclasses import asdict
 
 import pytest
@@ -12,14 +11,6 @@ pytest.importorskip("torch", reason="torch, the extra of replan-client, is not i
 
 from tests.client.torch.random_kills import train_with_kills
 from tests.client.torch.trained_jobs import job_document, trained_job
-from tests.serving import serving
-
-
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A running service."""
-    with serving(tmp_path_factory.mktemp("service") / "replan.db") as server:
-        yield str(server.client.base_url)
 
 
 def test_a_few_random_kills(url: str) -> None:

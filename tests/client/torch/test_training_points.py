@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -17,35 +16,20 @@ from torch.distributed import TCPStore  # noqa: E402
 from tests.client.torch.processes import Child, ChildFailedError, Here, processes  # noqa: E402
 from tests.client.torch.trained_jobs import (  # noqa: E402
     Part,
-    Trained,
     job_document,
     largest_difference,
+    results_of,
     start_all,
     train_worker,
     trained_job,
     wait_for_iteration,
     wait_for_newcomer,
 )
-from tests.serving import serving  # noqa: E402
 
 pytestmark = pytest.mark.slow
 SMALL = trained_job(job_document(2, (3, 2, 1), recovery={}))
 """Nobody moves in it, so both workers of each slot stay there."""
 MOVING = trained_job(job_document(2, (3, 2, 1)))
-
-
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A running service."""
-    with serving(tmp_path_factory.mktemp("service") / "replan.db") as server:
-        yield str(server.client.base_url)
-
-
-def results_of(children: dict[str, Child]) -> list[Trained]:
-    """Results of workers that came to the end."""
-    found = [child.result() for child in children.values()]
-    assert all(isinstance(result, Trained) for result in found), found
-    return found
 
 
 def died(child: Child) -> bool:

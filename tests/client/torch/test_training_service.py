@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,10 @@ from replan_client.torch.limits import Limits  # noqa: E402
 from tests.client.torch.processes import Child, ChildFailedError, processes  # noqa: E402
 from tests.client.torch.trained_jobs import (  # noqa: E402
     Part,
-    Trained,
     TrainedJob,
     job_document,
     largest_difference,
+    results_of,
     start_all,
     train_worker,
     trained_job,
@@ -43,20 +42,6 @@ QUICK = Limits(
 )
 """For jobs in which a process stops without hanging up."""
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A running service."""
-    with serving(tmp_path_factory.mktemp("service") / "replan.db") as server:
-        yield str(server.client.base_url)
-
-
-def results_of(children: dict[str, Child]) -> list[Trained]:
-    """Results of workers that came to the end."""
-    found = [child.result() for child in children.values()]
-    assert all(isinstance(result, Trained) for result in found), found
-    return found
 
 
 def reports_of(child: Child) -> list[Any]:

@@ -336,3 +336,10 @@ def wait_for_newcomer(group: Processes, url: str, job_id: str, worker: str) -> E
     while not group.store.check([f"replan/{job_id}/{epoch.epoch}.{attempt}/member/{worker}"]):
         time.sleep(0.02)
     return epoch
+
+
+def results_of(children: dict[str, Child]) -> list[Trained]:
+    """Results of workers that came to the end."""
+    found = [child.result() for child in children.values()]
+    assert all(isinstance(result, Trained) for result in found), found
+    return found
