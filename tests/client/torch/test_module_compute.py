@@ -41,6 +41,7 @@ from tests.client.torch.training import (
     make_optimizer,
     reference,
 )
+from tests.client.torch.unsplittable import Once
 
 ME = Worker(0, 0)
 DOUBLE = torch.float64
@@ -84,20 +85,6 @@ def test_one_worker_with_all_stages_trains_too() -> None:
         assert result.peak_before_input_grad <= result.peak_in_flight <= 6
 
 
-class _Once(torch.autograd.Function):
-    """A product whose backward frees what it needs, so that it runs only once."""
-
-    @staticmethod
-    def forward(ctx: torch.autograd.function.FunctionCtx, value: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        ctx.kept = [value, weight]
-        return value @ weight
-
-    @staticmethod
-    def backward(ctx: torch.autograd.function.FunctionCtx, gradient: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        weight, value = ctx.kept.pop(), ctx.kept.pop()
-        return gradient @ weight.T, value.T @ gradient
-
-
 class _OnceModule(nn.Module):
     def __init__(self, whole: nn.Module | None = None) -> None:
         super().__init__()
@@ -106,7 +93,7 @@ class _OnceModule(nn.Module):
         self.whole = whole
 
     def forward(self, value: torch.Tensor) -> torch.Tensor:
-        return _Once.apply(value, self.weight)
+        return Once.apply(value, self.weight)
 
 
 def test_a_stage_that_cannot_be_split_runs_fused() -> None:

@@ -13,6 +13,8 @@ from replan_client.torch.stage import Stage
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from tests.client.torch.unsplittable import Once
+
 
 class _AddsParameters(nn.Module):
     """Two parameters added to the input: the gradients of both, and of the input, are one and the same tensor."""
@@ -195,19 +197,7 @@ class _RaisesTwice(nn.Module):
         self.inner = nn.Linear(4, 4)
 
     def forward(self, value: torch.Tensor) -> torch.Tensor:
-        return _Once.apply(value, self.inner.weight)
-
-
-class _Once(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: torch.autograd.function.FunctionCtx, value: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        ctx.kept = [value, weight]
-        return value @ weight
-
-    @staticmethod
-    def backward(ctx: torch.autograd.function.FunctionCtx, gradient: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        weight, value = ctx.kept.pop(), ctx.kept.pop()
-        return gradient @ weight.T, value.T @ gradient
+        return Once.apply(value, self.inner.weight)
 
 
 @pytest.mark.parametrize(
