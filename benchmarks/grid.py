@@ -1,7 +1,7 @@
-"""The failure grid: 64 problems that span sizes, failures, memory, stage shapes and transfer times.
+"""The failure grid: 128 problems that span sizes, failures, memory, stage shapes and transfer times.
 
-Every attribute takes its values equally often, in an order drawn once with a fixed seed, so that no two attributes move
-together. Failed workers are drawn at random; a draw that would leave a slot without a live worker is repeated.
+Two draws of 64. In each every attribute takes its values equally often, in an order drawn once with a fixed seed, so that no
+two attributes move together. Failed workers are drawn at random; a draw that would leave a slot without a live worker is repeated.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from planner.problem import Problem, Slot, Stage
 
 _T = TypeVar("_T")
 
-GRID_SEED = 20240917
-NUM_PROBLEMS = 64
+GRID_SEEDS = (20240917, 20241104)
+"""Seed of each draw; the first draw's 64 problems came first, and stay as they are."""
+
+PROBLEMS_PER_DRAW = 64
 
 PIPELINES = (2, 3, 4, 6, 8, 12, 16)
 SLOTS = (2, 3, 4, 6, 8, 12, 16)
@@ -53,11 +55,16 @@ class GridProblem:
 
 
 def grid() -> Iterator[GridProblem]:
-    """Yield the 64 problems, always the same."""
-    draw = random.Random(GRID_SEED)
+    """Yield the 128 problems, always the same."""
+    for number, seed in enumerate(GRID_SEEDS):
+        yield from _drawn(random.Random(seed), number * PROBLEMS_PER_DRAW)
+
+
+def _drawn(draw: random.Random, first: int) -> Iterator[GridProblem]:
+    """One draw's problems, numbered from ``first``."""
 
     def deal(values: tuple[_T, ...]) -> list[_T]:
-        column = [values[i % len(values)] for i in range(NUM_PROBLEMS)]
+        column = [values[i % len(values)] for i in range(PROBLEMS_PER_DRAW)]
         draw.shuffle(column)
         return column
 
@@ -71,7 +78,7 @@ def grid() -> Iterator[GridProblem]:
         deal(TRANSFER_SHARE),
         strict=True,
     )
-    for index, (pipelines, slots, per_slot, wanted, memory, uneven, share) in enumerate(columns):
+    for index, (pipelines, slots, per_slot, wanted, memory, uneven, share) in enumerate(columns, start=first):
         # A slot must keep a live worker, so the smallest problems take fewer failures.
         failures = min(wanted, slots * (pipelines - 1))
         scales = [draw.choice((0.8, 0.9, 1.0, 1.1, 1.2)) if uneven else 1.0 for _ in range(slots)]

@@ -1,6 +1,6 @@
 """The solver benchmark suite: ``python -m benchmarks.suite SUITE [--deadline 5] [--json FILE]``.
 
-Suites: ``grid`` (64 failure problems), ``zero-bubble`` (the twelve measured rows at 1F1B memory and twice that),
+Suites: ``grid`` (128 failure problems), ``zero-bubble`` (the twelve measured rows at 1F1B memory and twice that),
 ``llama`` (random failures of the 405B layout), ``growth`` (time by number of operations), ``cluster`` (whole commands for up to
 131,072 GPUs).
 Prints one row a problem as a Markdown table, then the totals, machine and commit.
