@@ -1,7 +1,8 @@
 """The failure grid: 128 problems that span sizes, failures, memory, stage shapes and transfer times.
 
 Two draws of 64. In each every attribute takes its values equally often, in an order drawn once with a fixed seed, so that no
-two attributes move together. Failed workers are drawn at random; a draw that would leave a slot without a live worker is repeated.
+two attributes move together. Failed workers are drawn at random; a draw that would leave a slot without a live worker is
+repeated.
 """
 
 from __future__ import annotations
