@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
 
 from anyio import to_thread
 
@@ -18,12 +17,12 @@ from api.observability.telemetry import Telemetry
 from api.pool import SolvePool
 from api.retention import PlanUses
 from api.settings import Settings
+from api.single_flight import SingleFlight
 from api.store import Document, Store
 from planner.errors import NotFoundError, OptionError, StoreError
 from planner.plan_content import canonical_json
 
 _LOG = logging.getLogger("replan.api")
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +60,8 @@ class PlanService:
         self.settings = settings
         self.version = version
         self._telemetry = telemetry
-        self._in_flight: dict[str, asyncio.Task[Any]] = {}
+        self._planning: SingleFlight[str, PlanAnswer] = SingleFlight()
+        self._lowering: SingleFlight[str, None] = SingleFlight()
         self._uses = PlanUses(store)
         self._first_plans: dict[str, asyncio.Event] = {}
 
@@ -82,9 +82,8 @@ class PlanService:
         known = await self._known(digest)
         if known is not None:
             return known
-        key = f"plan {digest}"
-        is_first = key not in self._in_flight
-        answer = await self._once(key, lambda: self._make_plan(request, canonical, digest))
+        is_first = digest not in self._planning
+        answer = await self._planning.join(digest, lambda: self._make_plan(request, canonical, digest))
         return answer if is_first else replace(answer, is_new=False)
 
     async def document(self, read: Callable[[str], Document], plan_id: str) -> Document:
@@ -144,7 +143,8 @@ class PlanService:
 
     async def close(self) -> None:
         """Wait for what is being worked on to be refused or stored."""
-        await asyncio.gather(*self._in_flight.values(), return_exceptions=True)
+        await self._planning.settle()
+        await self._lowering.settle()
 
     async def _known(self, digest: str) -> PlanAnswer | None:
         """Answer that a request got before; ``None`` where there is none, or it was damaged."""
@@ -160,7 +160,7 @@ class PlanService:
         """Lower the programs of a plan where they are not there."""
         if not await to_thread.run_sync(self._uses.noted, self.store.has_programs, plan_id):
             plan = await self.document(self.store.plan, plan_id)
-            await self._once(f"programs {plan_id}", lambda: self._lower(plan_id, plan))
+            await self._lowering.join(plan_id, lambda: self._lower(plan_id, plan))
 
     async def _stored_program(self, plan_id: str, worker: str) -> Document:
         if worker.startswith("rank:"):
@@ -213,19 +213,3 @@ class PlanService:
         ranks, *parts = await self.pool.run([b"programs", plan.content], timeout_s=self.settings.solve_grace_s)
         programs = {name.decode("ascii"): program for name, program in zip(parts[::2], parts[1::2], strict=True)}
         await to_thread.run_sync(self.store.add_programs, plan_id, programs, json.loads(ranks))
-
-    async def _once(self, key: str, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        """Join the task that does this already, or start it."""
-        task = self._in_flight.get(key)
-        if task is None:
-            task = asyncio.create_task(work())
-            self._in_flight[key] = task
-            task.add_done_callback(lambda done: self._forget(key, done))
-        # Shielded: one client that goes away must not take the answer from the others.
-        result: _T = await asyncio.shield(task)
-        return result
-
-    def _forget(self, key: str, task: asyncio.Task[Any]) -> None:
-        del self._in_flight[key]
-        if not task.cancelled():
-            task.exception()  # seen, even where every client has gone

@@ -11,6 +11,7 @@ from anyio import to_thread
 from api.jobs.drafting import Base
 from api.jobs.loaded import JobCache
 from api.jobs.reading import no_live_worker
+from api.single_flight import SingleFlight
 from api.store import Store
 from planner.job import Job
 from planner.operation import Worker
@@ -66,10 +67,11 @@ class Acknowledger:
     def __init__(self, store: Store, jobs: JobCache) -> None:
         self._store = store
         self._jobs = jobs
-        self._gathering: dict[tuple[str, int], tuple[dict[str, int | None], asyncio.Task[None]]] = {}
+        self._gathered: dict[tuple[str, int], dict[str, int | None]] = {}
+        self._batches: SingleFlight[tuple[str, int], None] = SingleFlight()
         self._writing = asyncio.Lock()
         self._rosters: OrderedDict[tuple[str, int], Roster] = OrderedDict()
-        self._calling: dict[tuple[str, int], asyncio.Task[Roster]] = {}
+        self._calling: SingleFlight[tuple[str, int], Roster] = SingleFlight()
 
     async def add(self, job_id: str, epoch: int, name: str, iteration: int | None) -> None:
         """Store that a worker has an epoch.
@@ -92,13 +94,8 @@ class Acknowledger:
         """
         worker = (await self.roster(job_id, epoch)).find(name)
         key = (job_id, epoch)
-        if key not in self._gathering:
-            task = asyncio.create_task(self._write(key))
-            task.add_done_callback(lambda done: done.cancelled() or done.exception())
-            self._gathering[key] = ({}, task)
-        batch, task = self._gathering[key]
-        batch[worker] = iteration
-        await asyncio.shield(task)
+        self._gathered.setdefault(key, {})[worker] = iteration
+        await self._batches.join(key, lambda: self._write(key))
 
     async def roster(self, job_id: str, epoch: int) -> Roster:
         """Who is live in an epoch. A deleted job's may be given for a while; nothing is stored for it then.
@@ -115,18 +112,10 @@ class Acknowledger:
         if found is not None:
             self._rosters.move_to_end(key)
             return found
-        task = self._calling.get(key)
-        if task is None:
-            task = asyncio.create_task(self._call(key))
-            task.add_done_callback(lambda done: done.cancelled() or done.exception())
-            self._calling[key] = task
-        return await asyncio.shield(task)
+        return await self._calling.join(key, lambda: self._call(key))
 
     async def _call(self, key: tuple[str, int]) -> Roster:
-        try:
-            roster = await to_thread.run_sync(self._read, *key)
-        finally:
-            del self._calling[key]
+        roster = await to_thread.run_sync(self._read, *key)
         self._rosters[key] = roster
         while len(self._rosters) > _MAX_ROSTERS:
             self._rosters.popitem(last=False)
@@ -139,5 +128,7 @@ class Acknowledger:
 
     async def _write(self, key: tuple[str, int]) -> None:
         async with self._writing:
-            batch, _ = self._gathering.pop(key)
+            # From here on whoever comes is written with the next batch.
+            self._batches.release(key)
+            batch = self._gathered.pop(key)
             await to_thread.run_sync(self._store.acknowledge_all, *key, batch)

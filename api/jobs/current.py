@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 from anyio import to_thread
 
 from api.errors import CorruptStoreError
+from api.keyed_locks import KeyedLocks
+from api.single_flight import SingleFlight
 from api.store import EpochRecord, Store
 
 
@@ -27,8 +28,8 @@ class CurrentEpochs:
     def __init__(self, store: Store, mend: Callable[[str], Awaitable[EpochRecord]]) -> None:
         self._store = store
         self._mend = mend
-        self._next: dict[str, asyncio.Task[EpochRecord | None]] = {}
-        self._running: dict[str, asyncio.Task[EpochRecord | None]] = {}
+        self._reads: SingleFlight[str, EpochRecord | None] = SingleFlight()
+        self._turns = KeyedLocks()
 
     async def read(self, job_id: str) -> EpochRecord | None:
         """Current epoch of a job; ``None`` where it has none yet.
@@ -40,25 +41,13 @@ class CurrentEpochs:
         StoreError
             If the store cannot be read.
         """
-        task = self._next.get(job_id)
-        if task is None:
-            task = asyncio.create_task(self._read(job_id))
-            task.add_done_callback(lambda done: done.cancelled() or done.exception())
-            self._next[job_id] = task
-        return await asyncio.shield(task)
+        return await self._reads.join(job_id, lambda: self._read(job_id))
 
     async def _read(self, job_id: str) -> EpochRecord | None:
-        task = asyncio.current_task()
-        assert task is not None
-        if (previous := self._running.get(job_id)) is not None:
-            await asyncio.wait({previous})
-        # From here on whoever asks needs a later read than this one.
-        del self._next[job_id]
-        self._running[job_id] = task
-        try:
-            return await to_thread.run_sync(self._store.current_epoch, job_id)
-        except CorruptStoreError:
-            return await self._mend(job_id)
-        finally:
-            if self._running.get(job_id) is task:
-                del self._running[job_id]
+        async with self._turns.hold(job_id):
+            # From here on whoever asks needs a later read than this one.
+            self._reads.release(job_id)
+            try:
+                return await to_thread.run_sync(self._store.current_epoch, job_id)
+            except CorruptStoreError:
+                return await self._mend(job_id)

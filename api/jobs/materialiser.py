@@ -17,6 +17,7 @@ from api.jobs.program_cache import ProgramCache
 from api.jobs.templates import Templates
 from api.observability.telemetry import Telemetry
 from api.pool import Priority, SolvePool
+from api.single_flight import SingleFlight
 from api.store import EpochRecord, Store
 from api.store.watch import IsGone
 from planner.errors import InputError, NoPlanError, NotFoundError, ReplanError, ScheduleError
@@ -61,7 +62,7 @@ class Materialiser:
         self._timeout_s = timeout_s
         self._on_unusable = on_unusable
         self._kept = ProgramCache()
-        self._in_flight: dict[tuple[str, int], asyncio.Task[Materialised]] = {}
+        self._making: SingleFlight[tuple[str, int], Materialised] = SingleFlight()
         self._newest: dict[str, EpochRecord] = {}
         self._ahead: dict[str, asyncio.Task[None]] = {}
 
@@ -101,15 +102,17 @@ class Materialiser:
             del self._newest[job_id]
         self._kept.forget(is_gone)
         # What is being made goes on for nobody; whoever asks from now on finds no such job.
-        for key in [key for key in self._in_flight if is_gone(*key)]:
-            del self._in_flight[key]
+        for key in self._making:
+            if is_gone(*key):
+                self._making.release(key)
 
     async def close(self) -> None:
         """Give up what is being made."""
-        tasks = [*self._ahead.values(), *self._in_flight.values()]
+        tasks = [*self._ahead.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._making.close()
 
     async def _make_newest(self, job_id: str) -> None:
         while (record := self._newest.pop(job_id, None)) is not None:
@@ -119,33 +122,25 @@ class Materialiser:
                     await self._join(job_id, record.epoch, record)
 
     async def _join(self, job_id: str, epoch: int, record: EpochRecord | None) -> Materialised:
-        # Shielded: one client that goes away must not take the programs from the others.
-        return await asyncio.shield(self._task(job_id, epoch, record))
-
-    def _task(self, job_id: str, epoch: int, record: EpochRecord | None) -> asyncio.Task[Materialised]:
         key = (job_id, epoch)
-        task = self._in_flight.get(key)
-        if task is None:
-            task = asyncio.create_task(self._make(job_id, epoch, record))
-            self._in_flight[key] = task
-            task.add_done_callback(lambda done: self._done(key, done))
-        return task
+        return await self._making.join(key, lambda: self._make_and_keep(key, record))
 
-    def _done(self, key: tuple[str, int], task: asyncio.Task[Materialised]) -> None:
-        is_forgotten = self._in_flight.get(key) is not task
-        if not is_forgotten:
-            del self._in_flight[key]
-        if task.cancelled():
-            return
-        error = task.exception()
-        if error is None and not is_forgotten:
-            self._kept.put(*key, task.result())
-        elif error is not None and not isinstance(error, NotFoundError | NoPlanError):
+    async def _make_and_keep(self, key: tuple[str, int], record: EpochRecord | None) -> Materialised:
+        try:
+            made = await self._make(*key, record)
+        except (NotFoundError, NoPlanError):
+            raise
+        except Exception as error:
             is_foreseen = isinstance(error, ReplanError)
             trace = None if is_foreseen else error
             _LOG.error("the programs of epoch %d of job %s cannot be made: %s", key[1], key[0], error, exc_info=trace)
             if not is_foreseen:
                 self._telemetry.degraded("programs_failed")
+            raise
+        # Not where the job was deleted meanwhile.
+        if self._making.is_joined(key):
+            self._kept.put(*key, made)
+        return made
 
     async def _make(self, job_id: str, epoch: int, record: EpochRecord | None) -> Materialised:
         if record is None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-import weakref
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 
 from anyio import to_thread
@@ -27,6 +25,7 @@ from api.jobs.reports import change_of
 from api.jobs.solving import TemplateMaker
 from api.jobs.templates import Templates
 from api.jobs.watching import Watcher
+from api.keyed_locks import KeyedLocks
 from api.observability.telemetry import Telemetry
 from api.pool import Priority, SolvePool
 from api.precompute.engine import PrecomputeEngine
@@ -146,7 +145,7 @@ class JobService:
             current=self._current_of,
             settings=settings,
         )
-        self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
+        self._turns = KeyedLocks()
         self._start: asyncio.Task[None] | None = None
         feed.call_when_gone(self._forget)
 
@@ -180,7 +179,7 @@ class JobService:
         """
         document = await to_thread.run_sync(canonical_json, form.job)
         loaded = await to_thread.run_sync(self.jobs.load, document)
-        async with self._locked(job_id):
+        async with self._turns.hold(job_id):
             known = await to_thread.run_sync(self._known, job_id, document, loaded.sha256)
             tolerance, mode = _tolerance_of(form, known)
             require_listable(loaded.job, tolerance, mode or ToleranceMode.NORMALIZED)
@@ -222,7 +221,7 @@ class JobService:
         """
         began = time.perf_counter()
         digest = event.digest()
-        async with self._locked(job_id):
+        async with self._turns.hold(job_id):
             for _ in range(MAX_TRIES):
                 job, current, loaded = await self._present(job_id)
                 if idempotency_key is not None:
@@ -248,7 +247,7 @@ class JobService:
 
     async def delete(self, job_id: str) -> None:
         """Delete a job with all of its epochs; raises :class:`NotFoundError` where there is none."""
-        async with self._locked(job_id):
+        async with self._turns.hold(job_id):
             await to_thread.run_sync(self.store.delete_job, job_id)
         self.feed.announce(job_id, 0)
 
@@ -315,15 +314,6 @@ class JobService:
         self.engine.wake()
         return operation
 
-    @asynccontextmanager
-    async def _locked(self, job_id: str) -> AsyncIterator[None]:
-        """Changes of one job come one after the other; other servers are kept apart by the store."""
-        lock = self._locks.get(job_id)
-        if lock is None:
-            self._locks[job_id] = lock = asyncio.Lock()
-        async with lock:
-            yield
-
     async def _require_plan(self, loaded: LoadedJob) -> None:
         """Make the fault-free template where it is not there, so that a job without any plan is never registered."""
         key = str(loaded.fault_free_key)
@@ -384,7 +374,7 @@ class JobService:
 
     async def _mend(self, job_id: str) -> EpochRecord:
         """Current epoch of a job whose current epoch was found to be damaged."""
-        async with self._locked(job_id):
+        async with self._turns.hold(job_id):
             _, current, _ = await self._present(job_id)
         return current
 
@@ -464,13 +454,13 @@ class JobService:
             return self.store.current_epoch(job_id)
 
     async def _current_of(self, job_id: str) -> tuple[EpochRecord, LoadedJob]:
-        async with self._locked(job_id):
+        async with self._turns.hold(job_id):
             _, current, loaded = await self._present(job_id)
         return current, loaded
 
     async def _follow(self, record: EpochRecord, loaded: LoadedJob) -> None:
         """Append an epoch for the same failures as ``record``'s, unless the job has moved on."""
-        async with self._locked(record.job_id):
+        async with self._turns.hold(record.job_id):
             job = await to_thread.run_sync(self.store.job, record.job_id)
             if job.revision != record.revision:
                 # Another server has a new document, and makes the epoch for it.

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from api.security.keys import ApiKey, parse_key
 from api.security.scopes import Scope
+from api.single_flight import SingleFlight
 from planner.errors import StoreError
 
 FRESH_S = 10.0
@@ -92,7 +93,7 @@ class Authenticator:
         self._clock = clock
         # By digest, so that no secret stays in memory; two digests of different texts are never equal.
         self._known: OrderedDict[str, _Known] = OrderedDict()
-        self._in_flight: dict[str, asyncio.Task[Principal | None]] = {}
+        self._checking: SingleFlight[str, Principal | None] = SingleFlight()
 
     def remembered(self, text: str) -> bool:
         """Whether this very key was good not long ago: looking it up again is no guess of an attacker."""
@@ -114,13 +115,7 @@ class Authenticator:
         known = self._known.get(digest)
         if known is not None and self._clock() - known.checked_at < FRESH_S:
             return known.principal
-        task = self._in_flight.get(digest)
-        if task is None:
-            task = asyncio.create_task(self._check(key, digest))
-            self._in_flight[digest] = task
-            task.add_done_callback(lambda done: self._forget(digest, done))
-        # Shielded: one client that goes away must not take the answer from the others.
-        return await asyncio.shield(task)
+        return await self._checking.join(digest, lambda: self._check(key, digest))
 
     async def _check(self, key: ApiKey, digest: str) -> Principal | None:
         try:
@@ -150,8 +145,3 @@ class Authenticator:
                 return await self._look_up(key_id)
         except TimeoutError as error:
             raise StoreError(f"the store does not tell within {self._timeout_s:g} s whether a key is good") from error
-
-    def _forget(self, digest: str, task: asyncio.Task[Principal | None]) -> None:
-        del self._in_flight[digest]
-        if not task.cancelled():
-            task.exception()  # seen, even where every client has gone

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass
 
@@ -12,6 +11,7 @@ from api.jobs.loaded import JobCache
 from api.jobs.materialiser import Materialiser
 from api.jobs.templates import Templates
 from api.pool import Priority, SolvePool
+from api.single_flight import SingleFlight
 from api.store import Store
 from api.views.drawing import Drawing, drawing_request
 from planner.errors import NotFoundError
@@ -57,14 +57,11 @@ class Drawer:
         self._materialiser = materialiser
         self._timeout_s = timeout_s
         self._kept: OrderedDict[tuple[Drawing, str], Drawn] = OrderedDict()
-        self._in_flight: dict[tuple[Drawing, str], asyncio.Task[Drawn]] = {}
+        self._drawing: SingleFlight[tuple[Drawing, str], Drawn] = SingleFlight()
 
     async def close(self) -> None:
         """Give up what is being drawn."""
-        tasks = [*self._in_flight.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._drawing.close()
 
     async def of_epoch(self, job_id: str, epoch: int, kind: Drawing) -> Drawn:
         """Drawing of an epoch's plan; raises as :meth:`api.jobs.materialiser.Materialiser.get` does."""
@@ -100,20 +97,11 @@ class Drawer:
         if found is not None:
             self._kept.move_to_end(key)
             return found
-        task = self._in_flight.get(key)
-        if task is None:
-            task = asyncio.create_task(self._draw(key, plan))
-            task.add_done_callback(lambda done: done.cancelled() or done.exception())
-            self._in_flight[key] = task
-        # One who goes away must not take the drawing from the others.
-        return await asyncio.shield(task)
+        return await self._drawing.join(key, lambda: self._draw(key, plan))
 
     async def _draw(self, key: tuple[Drawing, str], plan: bytes) -> Drawn:
-        try:
-            request = drawing_request(key[0], plan)
-            answer = await self._pool.run(request, timeout_s=self._timeout_s, priority=Priority.REQUEST)
-        finally:
-            del self._in_flight[key]
+        request = drawing_request(key[0], plan)
+        answer = await self._pool.run(request, timeout_s=self._timeout_s, priority=Priority.REQUEST)
         drawn = Drawn(plan_id=answer[0].decode("ascii"), content=answer[1])
         self._kept[key] = drawn
         while len(self._kept) > 1 and sum(len(kept.content) for kept in self._kept.values()) > MAX_BYTES:
