@@ -29,6 +29,10 @@ from planner.topology import Topology
 MAX_STAGES = 4096
 """Most stages a job may have."""
 
+MAX_JOB_OPERATIONS = 4_000_000
+"""Most operations of an iteration of a job, ``3 * stages * microbatches``: jobs come from outside, and planning one of so many
+takes 2 GiB."""
+
 
 class Placement(StrEnum):
     """How stages are spread over ``P`` slots."""
@@ -204,6 +208,11 @@ class Job:
             for held, capacity in zip(self.slot_stages, self.capacity_bytes, strict=True)
         )
         object.__setattr__(self, "slots", slots)
+        if 3 * len(self.stages) * sum(self.microbatches) > MAX_JOB_OPERATIONS:
+            raise ProblemError(
+                f"{sum(self.microbatches)} microbatches through {len(self.stages)} stages are more than "
+                f"{MAX_JOB_OPERATIONS} operations"
+            )
         self.problem()
 
     def _check_gpus(self) -> None:

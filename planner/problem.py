@@ -16,8 +16,8 @@ from planner.operation import Kind, Worker
 FULL_SPEED_PPM = 1_000_000
 """Speed of a healthy worker, in parts per million."""
 
-MAX_OPERATIONS = 4_000_000
-"""Most operations a problem may have: ``3 * stages * microbatches``."""
+MAX_OPERATIONS = 12_000_000
+"""Most operations a problem may have: ``3 * stages * microbatches``. A job may have fewer: see :mod:`planner.job`."""
 
 
 class Optimizer(StrEnum):

@@ -27,12 +27,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from planner.errors import DocumentLimitError, PlanFileError, PlanHashError, ReplanError
 from planner.failure_key import parse_failure_key
 from planner.formats.plan_document import FactsForm, operation_durations, plan_from_facts, problem_from_form
+from planner.job import MAX_JOB_OPERATIONS
 from planner.matching import reroutes_of
 from planner.operation import Kind
 from planner.peer_pairs import schedule_pairs
 from planner.plan import Plan, PlanStatus
 from planner.plan_content import canonical_json, plan_facts
-from planner.problem import MAX_OPERATIONS, Problem
+from planner.problem import Problem
 from planner.schedule import IntColumn, Schedule
 from planner.template import Template
 
@@ -44,15 +45,15 @@ MAX_HEAD_BYTES = 128 * 2**20
 """Longest head that is read."""
 
 _MAX_ROW_BYTES = 1 + 2 + 4 + 4 + 8 + 4
-_MAX_BODY_BYTES = 4 + MAX_HEAD_BYTES + _MAX_ROW_BYTES * MAX_OPERATIONS + 4 * 2**20
+_MAX_BODY_BYTES = 4 + MAX_HEAD_BYTES + _MAX_ROW_BYTES * MAX_JOB_OPERATIONS + 4 * 2**20
 _LEVEL = 6
 
 
 class _Head(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    num_operations: Annotated[int, Field(ge=0, le=MAX_OPERATIONS)]
-    num_waits: Annotated[int, Field(ge=0, le=MAX_OPERATIONS)]
+    num_operations: Annotated[int, Field(ge=0, le=MAX_JOB_OPERATIONS)]
+    num_waits: Annotated[int, Field(ge=0, le=MAX_JOB_OPERATIONS)]
     wall_s: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     facts: FactsForm
 

@@ -78,6 +78,7 @@ def test_problem_carries_failures() -> None:
         ({"microbatches": (1,)}, "1 microbatch counts; expected 2"),
         ({"microbatches": (0, 0)}, "one at least 1"),
         ({"microbatches": (-1, 2)}, "at least 0"),
+        ({"microbatches": (666_666, 1)}, "more than 4000000 operations"),
         ({"slot_stages": ((0,), (2,))}, r"outside 0\.\.1"),
         ({"slot_stages": ((0,), (0,))}, "exactly one slot"),
         ({"slot_stages": ((0, 1),)}, "1 slots that list their stages"),

@@ -63,7 +63,7 @@ def test_scaling_rounds_up_exactly(cost_ns: int, speed_ppm: int) -> None:
         ({"slots": (Slot(stages=(0, 2)), Slot(stages=(1, 3)))}, r"stages \[3\] are not held"),
         ({"microbatches": (0, 0)}, "one at least 1"),
         ({"microbatches": (3, -1)}, "each at least 0"),
-        ({"microbatches": (10**6, 1)}, "more than 4000000 operations"),
+        ({"microbatches": (2 * 10**6, 1)}, "more than 12000000 operations"),
         ({"dead": frozenset({Worker(2, 0)})}, "worker 2/0 does not exist"),
         ({"speeds_ppm": {Worker(0, 2): 1}}, "worker 0/2 does not exist"),
         ({"speeds_ppm": {Worker(0, 0): 0}}, "speed 0 ppm"),
