@@ -36,6 +36,8 @@ __all__ = [
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
 
+_UNREACHED = int(np.iinfo(np.int64).max)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Migration:
@@ -108,6 +110,7 @@ def advise_migrations(
     state_bytes: Sequence[int],
     *,
     bandwidth_bytes_per_s: float | None = None,
+    num_empty: int = 0,
 ) -> MigrationAdvice:
     """Find the failure counts with the smallest estimated period and, among those, the fewest bytes and moves.
 
@@ -124,6 +127,9 @@ def advise_migrations(
         For each slot the bytes of parameters and optimizer state that a worker entering it copies, each at least 0.
     bandwidth_bytes_per_s
         Rate of one copy, above 0; ``None`` if not known.
+    num_empty
+        Pipelines that are to be left without any worker, 0 to the dead workers by the slots: every slot then has as many dead at
+        least, or as many as its degraded workers allow.
 
     Returns
     -------
@@ -135,7 +141,7 @@ def advise_migrations(
     StageLostError, MemoryTooSmallError
         If the problem cannot be planned at all.
     OptionError
-        If ``state_bytes`` or the bandwidth is out of its range.
+        If ``state_bytes``, the bandwidth or ``num_empty`` is out of its range.
 
     Examples
     --------
@@ -150,7 +156,15 @@ def advise_migrations(
     if bandwidth_bytes_per_s is not None and not 0 < bandwidth_bytes_per_s < float("inf"):
         raise OptionError(f"the bandwidth is {bandwidth_bytes_per_s} bytes/s; expected a finite number above 0")
     counts = failure_key(problem).dead
+    if not 0 <= num_empty <= sum(counts) // problem.num_slots:
+        raise OptionError(
+            f"{num_empty} pipelines are to be left empty; expected 0 to {sum(counts) // problem.num_slots}: "
+            f"{sum(counts)} workers are dead, and a pipeline has {problem.num_slots}"
+        )
     costs = _slot_costs(problem, sum(counts), slot_cost_ns)
+    for row in costs:
+        empty = min(num_empty, len(row) - 1)
+        row[:empty] = [_UNREACHED] * empty
     new_period_ns = _smallest_period_ns(costs, sum(counts))
     new_counts = _cheapest_counts(costs, counts, sum(counts), state_bytes, new_period_ns)
     migrations = _choose_workers(problem, counts, new_counts, state_bytes, bandwidth_bytes_per_s)
@@ -158,7 +172,7 @@ def advise_migrations(
         migrations=migrations,
         counts=counts,
         new_counts=new_counts,
-        period_ns=max(costs[s][c] for s, c in enumerate(counts)),
+        period_ns=max(slot_cost_ns(s, c) for s, c in enumerate(counts)),
         new_period_ns=new_period_ns,
         seconds=_copying_seconds(migrations, bandwidth_bytes_per_s),
     )
@@ -303,15 +317,14 @@ def _slot_costs(problem: Problem, total: int, slot_cost_ns: SlotCost) -> list[li
 
 def _smallest_period_ns(costs: list[list[int]], total: int) -> int:
     """``f[s][m] = min over c of max(f[s-1][m-c], cost[s][c])``, one slot at a time for all ``m`` at once."""
-    unreached = np.iinfo(np.int64).max
-    best: IntArray = np.full(total + 1, unreached, dtype=np.int64)
+    best: IntArray = np.full(total + 1, _UNREACHED, dtype=np.int64)
     best[0] = 0
     for row in costs:
-        after: IntArray = np.full(total + 1, unreached, dtype=np.int64)
+        after: IntArray = np.full(total + 1, _UNREACHED, dtype=np.int64)
         for count, cost in enumerate(row):
             np.minimum(after[count:], np.maximum(best[: total + 1 - count], cost), out=after[count:])
         best = after
-    assert best[total] < unreached, "the present counts are always among the choices"
+    assert best[total] < _UNREACHED, "the present counts, or as many dead in every slot, are always among the choices"
     return int(best[total])
 
 

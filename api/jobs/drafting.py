@@ -7,6 +7,7 @@ import threading
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 
 from anyio import to_thread
 
@@ -253,17 +254,20 @@ class Drafter:
         work.known = self._templates.best(loaded, str(failure_key(work.problem)))
         return work
 
-    async def _solve(self, work: _Work, priority: Priority) -> None:
+    async def _solve(self, work: _Work, priority: Priority) -> KnownTemplate:
         key = str(failure_key(work.problem))
         work.source = "solved"
-        work.known = await self._maker.make(work.loaded, key, deadline_s=self._event_deadline_s, priority=priority)
-        if work.known is None:
+        work.known = found = await self._maker.make(
+            work.loaded, key, deadline_s=self._event_deadline_s, priority=priority
+        )
+        if found is None:
             raise InvalidScheduleError("the plan that was just stored cannot be read")
+        return found
 
     async def _weigh(self, work: _Work, priority: Priority) -> None:
         """Weigh the answers, now that the plan in place is known; where migrations are chosen, their plan takes its place."""
         assert work.known is not None
-        in_place = work.known.template
+        in_place = work.known
         reason = choosing.why_not_migrate(work.loaded, work.problem, is_improvement=work.change.cause == "improved")
         advice, migrated, problem = None, None, work.problem
         if reason is None:
@@ -273,20 +277,27 @@ class Drafter:
             advice = choosing.advise(work.loaded, problem, slot_cost_of(bounds))
             problem = apply_migrations(problem, advice.migrations)
             migrated = await to_thread.run_sync(self._templates.best, work.loaded, str(failure_key(problem)))
-        work.chosen, work.ladder = choosing.ladder_in_force(
+        weigh = partial(
+            choosing.ladder_in_force,
             work.loaded,
             work.failures,
             work.problem,
-            fault_free_ns=in_place.fault_free_ns,
-            reroute_ns=in_place.period_ns,
-            migrated_ns=None if migrated is None else migrated.record.period_ns,
+            fault_free_ns=in_place.template.fault_free_ns,
+            reroute_ns=in_place.template.period_ns,
             advice=advice,
             no_advice=reason,
         )
-        if work.chosen is RungName.REROUTE_AFTER_MIGRATION and advice is not None:
-            work.problem, work.moved, work.known = problem, moved_by(work.moved, advice.migrations), migrated
-            if migrated is None:
-                await self._solve(work, priority)
+        work.chosen, work.ladder = weigh(migrated_ns=None if migrated is None else migrated.record.period_ns)
+        if work.chosen is not RungName.REROUTE_AFTER_MIGRATION or advice is None:
+            return
+        staying = work.problem, work.moved, work.source
+        work.problem, work.moved, work.known = problem, moved_by(work.moved, advice.migrations), migrated
+        if migrated is None:
+            migrated = await self._solve(work, priority)
+            # So far an estimate spoke for moving; now there is a plan.
+            work.chosen, work.ladder = weigh(migrated_ns=migrated.record.period_ns)
+            if work.chosen is not RungName.REROUTE_AFTER_MIGRATION:
+                (work.problem, work.moved, work.source), work.known = staying, in_place
 
     def _finish(self, work: _Work) -> Draft:
         plan: EpochPlan | None = None

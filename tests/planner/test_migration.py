@@ -59,11 +59,15 @@ def _cases(draw: st.DrawFn) -> tuple[Problem, list[list[int]], list[int]]:
     return _problem(num_pipelines, (1,) * num_slots, tuple(dead), speeds), costs, state_bytes
 
 
-@given(_cases())
-def test_counts_are_the_best_of_all(case: tuple[Problem, list[list[int]], list[int]]) -> None:
-    """Period, bytes and number of moves are the smallest, in this order, of all count vectors with the same sum."""
+@given(_cases(), st.booleans())
+def test_counts_are_the_best_of_all(case: tuple[Problem, list[list[int]], list[int]], leave_empty: bool) -> None:
+    """Period, bytes and number of moves are the smallest, in this order, of all count vectors with the same sum.
+
+    Or of those alone that leave as many pipelines empty as there may be.
+    """
     problem, costs, state_bytes = case
     counts = failure_key(problem).dead
+    num_empty = sum(counts) // problem.num_slots if leave_empty else 0
     num_degraded = [len(speeds) for speeds in failure_key(problem).degraded]
     best = min(
         (
@@ -74,10 +78,13 @@ def test_counts_are_the_best_of_all(case: tuple[Problem, list[list[int]], list[i
         for new in product(range(problem.num_pipelines), repeat=problem.num_slots)
         if sum(new) == sum(counts)
         and all(c + slow <= problem.num_pipelines for c, slow in zip(new, num_degraded, strict=True))
+        and all(
+            c >= min(num_empty, problem.num_pipelines - max(1, slow)) for c, slow in zip(new, num_degraded, strict=True)
+        )
     )
-    advice = advise_migrations(problem, lambda s, c: costs[s][c], state_bytes)
+    advice = advise_migrations(problem, lambda s, c: costs[s][c], state_bytes, num_empty=num_empty)
     assert (advice.new_period_ns, advice.num_bytes, len(advice.migrations)) == best
-    assert advice.saving_ns >= 0
+    assert advice.saving_ns >= 0 or num_empty
     assert advice.period_ns == max(costs[s][c] for s, c in enumerate(counts))
 
 
@@ -169,6 +176,9 @@ def test_options_are_checked() -> None:
     for bandwidth in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(OptionError):
             advise_migrations(problem, cost, (1, 1), bandwidth_bytes_per_s=bandwidth)
+    for num_empty in (-1, 1):
+        with pytest.raises(OptionError, match="1 workers are dead, and a pipeline has 2"):
+            advise_migrations(problem, cost, (1, 1), num_empty=num_empty)
 
 
 def test_impossible_migrations_are_refused() -> None:

@@ -19,7 +19,7 @@ from planner.operation import Worker
 from planner.plan import Plan, PlanStatus
 from planner.plan_check import check_plan
 from planner.problem import Problem
-from solver_models import planning
+from solver_models import portfolio
 from solver_models.planning import make_plan, make_reference
 from solver_models.result import SolveOptions, SolveResult, Status
 from solver_models.warm_up import warm_up
@@ -201,12 +201,12 @@ def test_migrations_are_advised_only_where_they_pay(uneven: Job) -> None:
 def test_what_a_solver_could_not_do_is_noted(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     """A search that fell back to the list schedule says so in the plan, whatever is proved of it; and is worth another try."""
     assert not plan_for(job, "n06").hindered
-    genuine = planning.portfolio.solve
+    genuine = portfolio.solve
 
     def fell_back(problem: Problem, options: SolveOptions) -> SolveResult:
         return replace(genuine(problem, options), failure="cp_sat was killed")
 
-    monkeypatch.setattr(planning.portfolio, "solve", fell_back)
+    monkeypatch.setattr(portfolio, "solve", fell_back)
     plan = plan_for(job, "n06")
     assert plan.notes == ("the fault-free plan may be better than was found: cp_sat was killed", "cp_sat was killed")
     assert plan.hindered
@@ -215,7 +215,7 @@ def test_what_a_solver_could_not_do_is_noted(job: Job, monkeypatch: pytest.Monke
 
 def test_a_search_that_overran_or_compiled_is_noted(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     """Either way the next try may find a better plan."""
-    genuine = planning.portfolio.solve
+    genuine = portfolio.solve
 
     def slow(problem: Problem, options: SolveOptions) -> SolveResult:
         time.sleep(1.1)
@@ -226,11 +226,11 @@ def test_a_search_that_overran_or_compiled_is_noted(job: Job, monkeypatch: pytes
         return genuine(problem, options)
 
     failures = parse_failures(job, ["n06"], ())
-    monkeypatch.setattr(planning.portfolio, "solve", slow)
+    monkeypatch.setattr(portfolio, "solve", slow)
     overran = make_plan(job, failures, SolveOptions(deadline_s=0.1), reference=make_reference(job, OPTIONS))
     assert overran.notes == ("the search overran its deadline; list_scheduling had the best schedule by then",)
     assert overran.hindered
-    monkeypatch.setattr(planning.portfolio, "solve", compiling)
+    monkeypatch.setattr(portfolio, "solve", compiling)
     compiled = plan_for(job, "n06")
     assert len(compiled.notes) == 1
     assert "code was compiled" in compiled.notes[0]
@@ -242,7 +242,7 @@ def test_a_solver_without_a_schedule_is_a_solver_error(job: Job, monkeypatch: py
     nothing = SolveResult(
         status=Status.CRASHED, solver="x", schedule=None, period_ns=None, bound_ns=0, wall_s=0.0, detail="dead"
     )
-    monkeypatch.setattr(planning.portfolio, "solve", lambda *_: nothing)
+    monkeypatch.setattr(portfolio, "solve", lambda *_: nothing)
     with pytest.raises(SolverError, match="crashed"):
         plan_for(job, "n06")
 
@@ -250,21 +250,21 @@ def test_a_solver_without_a_schedule_is_a_solver_error(job: Job, monkeypatch: py
 @pytest.mark.parametrize("shift_ns", [-1, 1])
 def test_a_solver_s_wrong_claim_never_leaves(job: Job, shift_ns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A period that the order does not have exactly is caught by validation or replay."""
-    genuine = planning.portfolio.solve
+    genuine = portfolio.solve
 
     def lying(problem: Problem, options: SolveOptions) -> SolveResult:
         result = genuine(problem, options)
         assert result.period_ns is not None
         return replace(result, period_ns=result.period_ns + shift_ns)
 
-    monkeypatch.setattr(planning.portfolio, "solve", lying)
+    monkeypatch.setattr(portfolio, "solve", lying)
     with pytest.raises(InvalidScheduleError):
         plan_for(job, "n06")
 
 
 def test_a_solver_s_invalid_schedule_never_leaves(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two operations planned at once are caught by validation."""
-    genuine = planning.portfolio.solve
+    genuine = portfolio.solve
 
     def broken(problem: Problem, options: SolveOptions) -> SolveResult:
         result = genuine(problem, options)
@@ -273,6 +273,6 @@ def test_a_solver_s_invalid_schedule_never_leaves(job: Job, monkeypatch: pytest.
         flat = replace(schedule, start_ns=np.zeros_like(schedule.start_ns), end_ns=schedule.end_ns - schedule.start_ns)
         return replace(result, schedule=flat)
 
-    monkeypatch.setattr(planning.portfolio, "solve", broken)
+    monkeypatch.setattr(portfolio, "solve", broken)
     with pytest.raises(InvalidScheduleError):
         plan_for(job, "n06")

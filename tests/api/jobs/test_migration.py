@@ -140,3 +140,27 @@ def test_a_hit_is_an_event_for_which_nothing_was_solved(tmp_path: Path) -> None:
         with closing(sqlite3.connect(store, isolation_level=None)) as connection:
             connection.execute("DELETE FROM templates WHERE failure_key = '0,0,0,1'")
         assert look_up() == (chosen, "solved", 3)
+
+
+def test_nobody_moves_for_an_estimate_that_its_plan_does_not_keep(server: Server) -> None:
+    """Bounds say that the last slot bears the failure better, but its plan takes longer than the one in place."""
+    third = {"forward_us": 2, "input_grad_us": 2, "weight_grad_us": 2}
+    memory = {"activation_bytes": 1, "weight_grad_bytes": 1}
+    document = UNEVEN | {
+        "name": "misjudged",
+        "topology": {"nodes": "n[00-07]", "gpus_per_node": 1},
+        "layout": DOCUMENT["layout"] | {"data_parallel": 2},
+        "stage_costs": COSTS | memory | {"forward_us": 3, "input_grad_us": 3, "weight_grad_us": 3},
+        "stage_overrides": {"1": third, "3": third},
+        "capacity_bytes": 4,
+    }
+    job = ServedJob(server.client, "misjudged", document)
+    assert job.register().status_code == 201
+    stayed = job.report("node_failed", "n01")
+    assert stayed["plan"]["failure_key"] == "0,1,0,0"
+    assert (stayed["chosen"], stayed["moved"], stayed["migrations"]) == ("reroute", [], [])
+    by_rung = {rung["name"]: rung for rung in stayed["ladder"]}
+    # Both proved optimal by `replan plan`; what the bounds of the slots, taken alone, say is 85 and less.
+    assert by_rung["reroute"]["period_us"] == 81
+    assert by_rung["reroute_after_migration"]["period_us"] == 83
+    assert by_rung["reroute"]["lost_s"] < by_rung["reroute_after_migration"]["lost_s"]
