@@ -20,6 +20,9 @@ from typing import Any
 
 from planner.formats.job_file import job_to_document, load_job
 
+WHOLE_COMMAND = "command"
+"""Name under which whole commands are compared with solvers."""
+
 EXAMPLE = Path(__file__).parent.parent / "examples" / "llama3-405b.yaml"
 
 

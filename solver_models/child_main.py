@@ -34,7 +34,7 @@ def main(folder: str, frames_fd: int) -> int:
     if worker == 0:
         os.close(alive_read)
         os.setpgid(0, 0)
-        _die_with_parent(watcher)
+        die_with_parent(watcher)
         os._exit(_work(folder, frames_fd))
     with contextlib.suppress(OSError):  # the worker may have done it, or be gone
         os.setpgid(worker, worker)
@@ -62,7 +62,7 @@ def _kill_group(group: int) -> None:
         os.killpg(group, signal.SIGKILL)
 
 
-def _die_with_parent(parent: int) -> None:
+def die_with_parent(parent: int) -> None:
     """Have the kernel kill this process when its parent ends; Linux only, elsewhere the pipes must do."""
     if sys.platform == "linux":
         import ctypes

@@ -1,0 +1,113 @@
+"""One row of results: a contender on an instance, with everything it was measured with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SCHEMA_VERSION: Final = 1
+"""Version of rows and of the files they stand in."""
+
+FORMAT = "replan-bench-results"
+
+Key = tuple[str, str, str, int, float, float]
+"""Suite, instance, solver, seed, deadline and target gap: what a row is the result of."""
+
+FAILED = frozenset(("invalid", "crashed", "overran"))
+"""Statuses that nothing should have."""
+
+UNTRIED = frozenset(("not_applicable", "not_installed"))
+"""Statuses of rows in which nothing was tried."""
+
+Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Count = Annotated[int, Field(ge=0, le=2**62)]
+Seconds = Annotated[float, Field(ge=0, le=1e9)]
+
+
+class Row(BaseModel):
+    """A row as it stands in a file, one JSON object a line.
+
+    ``status`` is a solver's, or ``not_applicable`` (its problem is not one that the contender takes), ``not_installed``,
+    ``invalid`` (the answer failed a check), ``overran`` (its process was killed) or ``crashed``. ``leaves_out`` says what the
+    problem lacks by which the schedule was validated, ``gap`` is to ``bound_ns``, of the whole problem. Bytes are of the process
+    that ran it, without solvers' own child processes: before, at most while it solved, and at most while it checked.
+    ``forced`` names what differs from earlier rows of the file that it was added to by force.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    suite: str
+    instance: str
+    instance_sha256: Hex
+    operations: Count
+    solver: str
+    seed: Annotated[int, Field(ge=0, lt=2**31)]
+    deadline_s: Annotated[float, Field(gt=0, le=86_400)]
+    target_gap: Annotated[float, Field(ge=0, le=1)]
+    status: Literal[
+        "optimal",
+        "feasible",
+        "infeasible",
+        "no_plan_by_deadline",
+        "invalid_model",
+        "crashed",
+        "not_applicable",
+        "not_installed",
+        "invalid",
+        "overran",
+    ]
+    found_by: str = ""
+    leaves_out: str = ""
+    period_ns: Count | None = None
+    bound_ns: Count = 0
+    gap: Annotated[float, Field(ge=-1, le=1e9)] | None = None
+    schedule_sha256: Hex | None = None
+    solve_s: Seconds = 0.0
+    check_s: Seconds = 0.0
+    base_bytes: Count | None = None
+    solve_peak_bytes: Count | None = None
+    check_peak_bytes: Count | None = None
+    detail: str = ""
+    load: Annotated[float, Field(ge=0, le=1e6)] = 0.0
+    at: str
+    commit: str | None
+    changes: str | None
+    versions: dict[str, str | None]
+    machine: dict[str, str | int | float | None]
+    forced: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> Key:
+        """What it is the result of."""
+        return (self.suite, self.instance, self.solver, self.seed, self.deadline_s, self.target_gap)
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """Commit, changes, versions and machine."""
+        return {name: getattr(self, name) for name in ("commit", "changes", "versions", "machine")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """What measuring one task gave: the columns of a :class:`Row` from ``status`` to ``detail``."""
+
+    status: str
+    found_by: str = ""
+    leaves_out: str = ""
+    period_ns: int | None = None
+    bound_ns: int = 0
+    schedule_sha256: str | None = None
+    solve_s: float = 0.0
+    check_s: float = 0.0
+    base_bytes: int | None = None
+    solve_peak_bytes: int | None = None
+    check_peak_bytes: int | None = None
+    detail: str = ""
+    gap: float | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        known = self.period_ns is not None and self.bound_ns > 0
+        object.__setattr__(self, "gap", self.period_ns / self.bound_ns - 1 if known else None)  # type: ignore[operator]
