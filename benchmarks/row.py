@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 SCHEMA_VERSION: Final = 1
 """Version of rows and of the files they stand in."""
 
-FORMAT = "replan-bench-results"
+FORMAT: Final = "replan-bench-results"
 
 Key = tuple[str, str, str, int, float, float]
 """Suite, instance, solver, seed, deadline and target gap: what a row is the result of."""
@@ -36,7 +36,7 @@ class Row(BaseModel):
     ``forced`` names what differs from earlier rows of the file that it was added to by force.
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
     schema_version: Literal[1] = SCHEMA_VERSION
     suite: str
@@ -83,6 +83,11 @@ class Row(BaseModel):
     def key(self) -> Key:
         """What it is the result of."""
         return (self.suite, self.instance, self.solver, self.seed, self.deadline_s, self.target_gap)
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether its status is one that nothing should have."""
+        return self.status in FAILED
 
     @property
     def source(self) -> dict[str, Any]:
