@@ -36,6 +36,8 @@ class ExitCode(IntEnum):
     """Something that the command needs is not installed."""
     TRAINING = 10
     """The demonstration broke off, or training through failures gave something else than the undisturbed run."""
+    WORSE = 11
+    """A comparison of benchmark results found a period that got worse, or a plan that is gone."""
     INTERNAL = 70
     """A bug in RePlan."""
     INTERRUPTED = 130
@@ -69,6 +71,7 @@ _TITLES: Mapping[ExitCode, str] = {
     ExitCode.CONFLICT: "conflict",
     ExitCode.MISSING: "not installed",
     ExitCode.TRAINING: "training",
+    ExitCode.WORSE: "worse",
     ExitCode.INTERNAL: "internal error",
 }
 

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import click
 
+from cli.bench import bench
 from cli.bounds import bounds
 from cli.demo import demo
 from cli.errors import ExitCode, show_error
@@ -65,6 +66,7 @@ for _command in (
     report,
     simulate,
     trace,
+    bench,
     demo,
 ):
     cli.add_command(_command)

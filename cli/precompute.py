@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from cli.cpus import num_cpus
 from cli.errors import ExitCode
 from cli.parameters import Duration, Share, json_option
 from cli.stores import opened_store, store_option
@@ -78,7 +79,7 @@ def precompute(
 
     job = load_job(job_path)
     options = PrecomputeOptions(deadline_s=deadline, target_gap=gap, seed=seed)
-    executor = own_processes(processes or _num_cpus()) if ray_address is None else ray_processes(ray_address, processes)
+    executor = own_processes(processes or num_cpus()) if ray_address is None else ray_processes(ray_address, processes)
     began = time.monotonic()
     with opened_store(store) as opened, _progress(as_json) as show:
         outcome = asyncio.run(_run(job, opened, executor, tolerance, mode, options, show))
@@ -101,12 +102,6 @@ async def _run(
         return await precompute_job(
             job, store=store, executor=ready, tolerance=tolerance, mode=mode, options=options, on_progress=show
         )
-
-
-def _num_cpus() -> int:
-    import os
-
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager
