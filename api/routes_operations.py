@@ -35,7 +35,7 @@ async def post_precompute(request: Request, job_id: JobId) -> Response:
     """Begin to make a plan for every failure key that the tolerance covers; those that are there already are skipped."""
     form = await read_request(request, PrecomputeRequest)
     service = jobs_of(request)
-    operation = await service.precompute(job_id, form)
+    operation = await service.operations.begin(job_id, form)
     return Response(
         operation_answer(service, operation).model_dump_json(),
         status_code=202,
@@ -89,7 +89,7 @@ async def get_operation(request: Request, operation_id: OperationId) -> Operatio
 async def post_cancel(request: Request, operation_id: OperationId) -> OperationAnswer:
     """Have an operation stop; what it has made stays. One that has ended stays as it is."""
     service = jobs_of(request)
-    return operation_answer(service, await service.cancel(operation_id))
+    return operation_answer(service, await service.operations.cancel(operation_id))
 
 
 def operation_answer(service: JobService, operation: OperationRecord) -> OperationAnswer:
@@ -100,7 +100,6 @@ def operation_answer(service: JobService, operation: OperationRecord) -> Operati
     CorruptStoreError
         If its row is damaged.
     """
-    progress = service.engine.progress(operation.operation_id)
     try:
         return OperationAnswer(
             id=operation.operation_id,
@@ -113,7 +112,7 @@ def operation_answer(service: JobService, operation: OperationRecord) -> Operati
             done=operation.done,
             skipped=operation.skipped,
             failed=operation.failed,
-            remaining_s=None if progress is None else progress.remaining_s,
+            remaining_s=service.operations.remaining_s(operation.operation_id),
             cancel_requested=operation.cancel_requested,
             error=operation.error,
             created_at=time_text(operation.created_at),

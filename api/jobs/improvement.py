@@ -41,8 +41,8 @@ class Improver:
         Where better plans come from.
     current
         Gives a job's current epoch and the job of its revision, in the event loop.
-    follow
-        Appends an epoch with a better plan, or another one, behind the epoch it is given.
+    improve
+        Appends an epoch with a better plan, or another one, behind the epoch it is given; false where the job has moved on.
     deadline_s
         Seconds to search for a better plan.
     threshold
@@ -59,7 +59,7 @@ class Improver:
         templates: Templates,
         maker: TemplateMaker,
         current: Callable[[str], Awaitable[tuple[EpochRecord, LoadedJob]]],
-        follow: Callable[[EpochRecord, LoadedJob], Awaitable[None]],
+        improve: Callable[[EpochRecord, LoadedJob], Awaitable[bool]],
         deadline_s: float,
         threshold: float,
         telemetry: Telemetry,
@@ -68,7 +68,7 @@ class Improver:
         self._templates = templates
         self._maker = maker
         self._current = current
-        self._follow = follow
+        self._append_improved = improve
         self._deadline_s = deadline_s
         self._threshold = threshold
         self._telemetry = telemetry
@@ -132,7 +132,7 @@ class Improver:
         record, job = await self._current(job_id)
         need = await to_thread.run_sync(self._need, job, Base.of(record))
         if need == "repair":
-            await self._follow(record, job)
+            await self._replace(record, job)
         elif need != "nothing":
             self._to_improve.add(job_id)
 
@@ -149,9 +149,14 @@ class Improver:
                 self._tried.popitem(last=False)
             need = await to_thread.run_sync(self._need, job, base)
         if need == "replace":
-            await self._follow(record, job)
+            await self._replace(record, job)
         elif need == "repair":
             self.look_at(job_id)
+
+    async def _replace(self, record: EpochRecord, job: LoadedJob) -> None:
+        """Put another plan into the place of an epoch's; where the job has moved on, look at what it has now."""
+        if not await self._append_improved(record, job):
+            self.look_at(record.job_id)
 
     def _need(self, job: LoadedJob, base: Base) -> Need:
         plan = base.body.plan

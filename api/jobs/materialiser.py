@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from anyio import to_thread
 
@@ -24,6 +25,14 @@ from planner.errors import InputError, NoPlanError, NotFoundError, ReplanError, 
 from planner.failure_state import to_failure_set
 
 _LOG = logging.getLogger("replan.api.jobs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Order:
+    """What a solver process is asked, and who waits for it."""
+
+    message: list[bytes]
+    priority: Priority
 
 
 class Materialiser:
@@ -145,23 +154,24 @@ class Materialiser:
     async def _make(self, job_id: str, epoch: int, record: EpochRecord | None) -> Materialised:
         if record is None:
             record = await to_thread.run_sync(self._store.epoch, job_id, epoch)
-        message = await to_thread.run_sync(self._message, record)
+        order = await to_thread.run_sync(self._order, record)
         try:
-            if message is None:
+            if order is None:
                 raise NotFoundError(
                     f"the plan of epoch {epoch} is damaged or gone", hint="wait for the job's next epoch"
                 )
-            return read_materialised(await self._pool.run(message, timeout_s=self._timeout_s, priority=Priority.EVENT))
+            answer = await self._pool.run(order.message, timeout_s=self._timeout_s, priority=order.priority)
+            return read_materialised(answer)
         except (ScheduleError, InputError, NotFoundError) as error:
             try:
-                if message is not None:
+                if order is not None:
                     await to_thread.run_sync(self._drop, record, error)
             finally:
                 self._on_unusable(job_id)
             raise
 
-    def _message(self, record: EpochRecord) -> list[bytes] | None:
-        """Request to a solver process; ``None`` where the template cannot be read any more."""
+    def _order(self, record: EpochRecord) -> _Order | None:
+        """What a solver process is asked; ``None`` where the template cannot be read any more."""
         base = Base.of(record)
         plan = base.body.plan
         if plan is None:
@@ -170,7 +180,8 @@ class Materialiser:
                 f"epoch {record.epoch} of job {record.job_id!r} has no plan: {base.body.problem.message}",
                 hint=base.body.problem.hint,
             )
-        loaded = self._jobs.load(self._store.job_revision(record.job_id, record.revision).document)
+        job = self._store.job_revision(record.job_id, record.revision)
+        loaded = self._jobs.load(job.document)
         known = self._templates.version(loaded, plan.failure_key, plan.template)
         if known is None:
             return None
@@ -183,7 +194,9 @@ class Materialiser:
             moved={str(worker): str(position) for worker, position in base.moved.items()},
             relabelling=plan.relabelling.model_dump(),
         )
-        return request.message(loaded.document, known.record.content)
+        # Training waits for the programs of its newest epoch. Those of an older one must not keep the next failure waiting.
+        priority = Priority.REQUEST if record.epoch < job.current_epoch else Priority.EVENT
+        return _Order(message=request.message(loaded.document, known.record.content), priority=priority)
 
     def _drop(self, record: EpochRecord, error: ReplanError) -> None:
         loaded = self._jobs.load(self._store.job_revision(record.job_id, record.revision).document)

@@ -2,7 +2,7 @@
 
 from api.store.engine import parse_url
 from api.store.epoch_damage import DamagedEpoch, Report
-from api.store.epochs import AcknowledgementRecord, Appended, Cause, EpochRecord, EventRecord
+from api.store.epochs import AcknowledgementRecord, Appended, Cause, EpochRecord, EventRecord, NewEpoch, Reported
 from api.store.jobs import DamagedJob, JobEntry, JobRecord, Mode
 from api.store.keys import ApiKeyRecord
 from api.store.operations import FinalState, OperationRecord, OperationState
@@ -31,9 +31,11 @@ __all__ = [
     "JobEntry",
     "JobRecord",
     "Mode",
+    "NewEpoch",
     "OperationRecord",
     "OperationState",
     "Report",
+    "Reported",
     "Retention",
     "Store",
     "TemplateFacts",

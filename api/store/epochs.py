@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, Literal
 
 import sqlalchemy as sa
@@ -86,57 +87,85 @@ class AcknowledgementRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Request:
-    """What an epoch is appended for: see :meth:`EpochRows.append`."""
+class NewEpoch:
+    """An epoch that is to be appended.
+
+    Parameters
+    ----------
+    job_id
+        A registered job.
+    base_epoch
+        Number of the epoch that this one was computed from; 0 for the first one of a registration.
+    revision
+        Revision of the job that it was computed with.
+    cause, state, failure_key, template_sha256
+        See :class:`EpochRecord`. The template must be stored under the revision's job hash and the failure key.
+    body
+        Makes the answer's JSON from the epoch's number and time. Called within the transaction, perhaps more than once; the
+        number is ``base_epoch + 1`` except for a job that was deleted and registered again.
+    """
 
     job_id: str
-    idempotency_key: str | None
-    request_sha256: str | None
-    event: bytes | None
+    base_epoch: int
+    revision: int
+    cause: Cause
+    state: bytes
+    failure_key: str | None
+    template_sha256: str | None
+    body: Callable[[int, datetime], bytes]
+
+    def record(self, number: int, created_at: datetime) -> EpochRecord:
+        """The epoch under its number, as it is stored."""
+        return EpochRecord(
+            job_id=self.job_id,
+            epoch=number,
+            revision=self.revision,
+            cause=self.cause,
+            state=self.state,
+            failure_key=self.failure_key,
+            template_sha256=self.template_sha256,
+            body=self.body(number, created_at),
+            created_at=created_at,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reported:
+    """The client's request that led to an epoch.
+
+    Parameters
+    ----------
+    expected_epoch
+        The client's compare-and-set; ``None`` where it does not care.
+    idempotency_key, request_sha256
+        Name of the request, up to 256 characters, and hash of its body; both or neither.
+    event
+        JSON of what was reported; ``None`` where nothing was.
+    """
+
+    expected_epoch: int | None = None
+    idempotency_key: str | None = None
+    request_sha256: str | None = None
+    event: bytes | None = None
+
+
+_NOTHING_REPORTED = Reported()
 
 
 class EpochRows(Database):
     """Epochs, the events that led to them, and who has acknowledged them."""
 
-    def append(
-        self,
-        job_id: str,
-        *,
-        base_epoch: int,
-        revision: int,
-        cause: Cause,
-        state: bytes,
-        failure_key: str | None,
-        template_sha256: str | None,
-        body: Callable[[int, datetime], bytes],
-        expected_epoch: int | None = None,
-        idempotency_key: str | None = None,
-        request_sha256: str | None = None,
-        event: bytes | None = None,
-    ) -> Appended:
+    def append(self, new: NewEpoch, reported: Reported | None = None) -> Appended:
         """Append an epoch in one transaction, which is durable when this returns.
 
         Checked in this order: the idempotency key, the expected epoch, the base.
 
         Parameters
         ----------
-        job_id
-            A registered job.
-        base_epoch
-            Number of the epoch that this one was computed from; 0 for the first one of a registration.
-        revision
-            Revision of the job that it was computed with.
-        cause, state, failure_key, template_sha256
-            See :class:`EpochRecord`. The template must be stored under the revision's job hash and the failure key.
-        body
-            Makes the answer's JSON from the epoch's number and time. Called within the transaction, perhaps more than
-            once; the number is ``base_epoch + 1`` except for a job that was deleted and registered again.
-        expected_epoch
-            The client's compare-and-set; ``None`` where it does not care.
-        idempotency_key, request_sha256
-            Name of the client's request, up to 256 characters, and hash of its body; both or neither.
-        event
-            JSON of what was reported.
+        new
+            The epoch.
+        reported
+            What led to it, where a client's request did.
 
         Raises
         ------
@@ -151,39 +180,9 @@ class EpochRows(Database):
         StoreError
             If it cannot be stored; nothing of it is then.
         """
-        request = _Request(job_id=job_id, idempotency_key=idempotency_key, request_sha256=request_sha256, event=event)
+        # Names this call: where its answer is lost, the next try finds its own row.
         attempt = uuid.uuid4().hex
-
-        def work(connection: sa.Connection) -> Appended:
-            job = connection.execute(self._locked(sa.select(JOBS).where(JOBS.c.job_id == job_id))).one_or_none()
-            if job is None:
-                raise no_job(job_id)
-            known = self._appended_before(connection, request, base_epoch, attempt)
-            if known is not None:
-                return known
-            _require_current(job, base_epoch=base_epoch, revision=revision, expected_epoch=expected_epoch)
-            if template_sha256 is not None:
-                self._hold_template(connection, job_id, revision, failure_key, template_sha256)
-            now, number = self._now(connection), self._next_number(connection, job)
-            record = EpochRecord(
-                job_id=job_id,
-                epoch=number,
-                revision=revision,
-                cause=cause,
-                state=state,
-                failure_key=failure_key,
-                template_sha256=template_sha256,
-                body=body(number, now),
-                created_at=now,
-            )
-            self._insert_epoch(connection, record, attempt)
-            self._insert_event(connection, request, number)
-            changes = JOBS.update().where(JOBS.c.job_id == job_id).values(current_epoch=number, last_epoch=number)
-            connection.execute(changes)
-            notify(connection, job_id, number)
-            return Appended(record=record, is_replay=False)
-
-        return self._write(work)
+        return self._write(partial(self._append, new=new, reported=reported or _NOTHING_REPORTED, attempt=attempt))
 
     def current_epoch(self, job_id: str) -> EpochRecord | None:
         """Newest epoch of a job; ``None`` for a job that has none yet.
@@ -286,38 +285,57 @@ class EpochRows(Database):
         records = (AcknowledgementRecord(worker=w, iteration=i, created_at=at) for w, i, at in rows)
         return tuple(sorted(records, key=lambda record: record.worker))
 
-    def _hold_template(
-        self, connection: sa.Connection, job_id: str, revision: int, failure_key: str | None, template_sha256: str
-    ) -> None:
+    def _append(self, connection: sa.Connection, new: NewEpoch, reported: Reported, attempt: str) -> Appended:
+        job = connection.execute(self._locked(sa.select(JOBS).where(JOBS.c.job_id == new.job_id))).one_or_none()
+        if job is None:
+            raise no_job(new.job_id)
+        known = self._appended_before(connection, new, reported, attempt)
+        if known is not None:
+            return known
+        _require_current(job, new, reported)
+        if new.template_sha256 is not None:
+            self._hold_template(connection, new)
+        record = new.record(self._next_number(connection, job), self._now(connection))
+        self._insert_epoch(connection, record, attempt)
+        self._insert_event(connection, record, reported)
+        number = record.epoch
+        changes = JOBS.update().where(JOBS.c.job_id == new.job_id).values(current_epoch=number, last_epoch=number)
+        connection.execute(changes)
+        notify(connection, new.job_id, number)
+        return Appended(record=record, is_replay=False)
+
+    def _hold_template(self, connection: sa.Connection, new: NewEpoch) -> None:
         """Keep the template of an epoch from being dropped before the epoch is stored."""
-        assert failure_key is not None, "an epoch with a template has a failure key"
+        assert new.failure_key is not None, "an epoch with a template has a failure key"
         t = TEMPLATES.c
         job_sha256 = (
             sa.select(JOB_REVISIONS.c.job_sha256)
-            .where(JOB_REVISIONS.c.job_id == job_id, JOB_REVISIONS.c.revision == revision)
+            .where(JOB_REVISIONS.c.job_id == new.job_id, JOB_REVISIONS.c.revision == new.revision)
             .scalar_subquery()
         )
         query = sa.select(t.sha256).where(
-            t.job_sha256 == job_sha256, t.key_sha256 == sha256_hex(failure_key.encode()), t.sha256 == template_sha256
+            t.job_sha256 == job_sha256,
+            t.key_sha256 == sha256_hex(new.failure_key.encode()),
+            t.sha256 == new.template_sha256,
         )
         if connection.execute(self._locked(query, shared=True)).scalar() is None:
-            raise StaleBaseError(f"job {job_id!r} has no template {template_sha256} any more")
+            raise StaleBaseError(f"job {new.job_id!r} has no template {new.template_sha256} any more")
 
     def _appended_before(
-        self, connection: sa.Connection, request: _Request, base_epoch: int, attempt: str
+        self, connection: sa.Connection, new: NewEpoch, reported: Reported, attempt: str
     ) -> Appended | None:
         """Epoch that an earlier try appended, whose answer was lost, or an earlier request with the same key."""
-        e, job_id = EPOCHS.c, request.job_id
-        mine = sa.select(e.epoch).where(e.job_id == job_id, e.epoch > base_epoch, e.attempt == attempt)
+        e, job_id = EPOCHS.c, new.job_id
+        mine = sa.select(e.epoch).where(e.job_id == job_id, e.epoch > new.base_epoch, e.attempt == attempt)
         number = connection.execute(mine).scalar()
         if number is not None:
             return Appended(record=self._epoch(connection, job_id, number), is_replay=False)
         used = None
-        if request.idempotency_key is not None:
-            used = self._event(connection, job_id, request.idempotency_key)
+        if reported.idempotency_key is not None:
+            used = self._event(connection, job_id, reported.idempotency_key)
         if used is None:
             return None
-        require_same_request(used, request.request_sha256)
+        require_same_request(used, reported.request_sha256)
         return Appended(record=self._epoch(connection, job_id, used.epoch), is_replay=True)
 
     def _next_number(self, connection: sa.Connection, job: sa.Row[Any]) -> int:
@@ -325,10 +343,10 @@ class EpochRows(Database):
         newest = connection.execute(sa.select(_newest_of(job.job_id))).scalar()
         return (whole(job.last_epoch) if newest is None else int(newest)) + 1
 
-    def _insert_event(self, connection: sa.Connection, request: _Request, number: int) -> None:
-        if request.event is None and request.idempotency_key is None:
+    def _insert_event(self, connection: sa.Connection, record: EpochRecord, reported: Reported) -> None:
+        if reported.event is None and reported.idempotency_key is None:
             return
-        values = (request.job_id, number, request.idempotency_key, request.request_sha256, request.event)
+        values = (record.job_id, record.epoch, reported.idempotency_key, reported.request_sha256, reported.event)
         row = dict(zip(EventRecord.__slots__, values, strict=True))
         connection.execute(EVENTS.insert().values(checksum=row_checksum("event", *values), **row))
 
@@ -406,13 +424,13 @@ def require_expected(job_id: str, current_epoch: int, expected_epoch: int | None
         )
 
 
-def _require_current(job: sa.Row[Any], *, base_epoch: int, revision: int, expected_epoch: int | None) -> None:
+def _require_current(job: sa.Row[Any], new: NewEpoch, reported: Reported) -> None:
     current = whole(job.current_epoch)
-    require_expected(job.job_id, current, expected_epoch)
-    if base_epoch != current or revision != job.revision:
+    require_expected(job.job_id, current, reported.expected_epoch)
+    if new.base_epoch != current or new.revision != job.revision:
         raise StaleBaseError(
             f"job {job.job_id!r} is at epoch {job.current_epoch} and revision {job.revision}; "
-            f"the new epoch was computed from epoch {base_epoch} and revision {revision}"
+            f"the new epoch was computed from epoch {new.base_epoch} and revision {new.revision}"
         )
 
 

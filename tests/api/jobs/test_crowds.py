@@ -13,7 +13,7 @@ from api.jobs.acknowledging import Acknowledger
 from api.jobs.current import CurrentEpochs
 from api.jobs.epoch_body import EpochBody
 from api.jobs.loaded import JobCache
-from api.store import EpochRecord, Store
+from api.store import EpochRecord, NewEpoch, Store
 from planner.errors import NotFoundError
 from planner.failure_state import FailureState
 from planner.formats.failure_state_file import dump_state
@@ -61,8 +61,8 @@ def append(
     store: Store, base: int, job_id: str = "job", body: Callable[[int, datetime], bytes] = number_of
 ) -> EpochRecord:
     """The next epoch."""
-    return store.append(
-        job_id,
+    new = NewEpoch(
+        job_id=job_id,
         base_epoch=base,
         revision=1,
         cause="event",
@@ -70,7 +70,8 @@ def append(
         failure_key=None,
         template_sha256=None,
         body=body,
-    ).record
+    )
+    return store.append(new).record
 
 
 class Counting(Store):

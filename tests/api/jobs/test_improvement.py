@@ -38,7 +38,7 @@ def test_an_unforeseen_error_over_one_job_leaves_the_others(tmp_path: Path, capl
             raise KeyError("a bug")
         raise NotFoundError("it was deleted")
 
-    async def follow(_record: EpochRecord, _job: LoadedJob) -> None:
+    async def improve(_record: EpochRecord, _job: LoadedJob) -> bool:
         raise AssertionError
 
     async def check() -> None:
@@ -48,7 +48,7 @@ def test_an_unforeseen_error_over_one_job_leaves_the_others(tmp_path: Path, capl
             templates=templates,
             maker=TemplateMaker(store=store, pool=pool, templates=templates, telemetry=telemetry, grace_s=1),
             current=current,
-            follow=follow,
+            improve=improve,
             deadline_s=1,
             threshold=0,
             telemetry=telemetry,

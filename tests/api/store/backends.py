@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import psycopg
 
-from api.store import Appended, Store, TemplateRecord
+from api.store import Appended, NewEpoch, Reported, Store, TemplateRecord
 from tests.postgres import PostgresServer
 
 ROOT = Path(__file__).parents[3]
@@ -98,7 +98,9 @@ def append(store: Store, base: int, job_id: str = "job", **changes: Any) -> Appe
         "template_sha256": None,
         "body": body,
     }
-    return store.append(job_id, base_epoch=base, **values | changes)
+    values |= changes
+    reported = {name: values.pop(name) for name in Reported.__slots__ if name in values}
+    return store.append(NewEpoch(job_id=job_id, base_epoch=base, **values), Reported(**reported))
 
 
 @contextmanager
