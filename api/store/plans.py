@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from api.errors import CorruptStoreError
-from api.store.checksums import document_checksum
+from api.store.checksums import document_checksum, row_checksum
 from api.store.engine import Database
 from api.store.schema import PLANS, PROGRAMS, RANKS, REQUESTS
 from planner.errors import NotFoundError
@@ -77,7 +77,15 @@ class PlanRows(Database):
             }
             for worker, content in sorted(programs.items())
         ]
-        rank_rows = [{"plan_id": plan_id, "rank": rank, "worker": worker} for rank, worker in sorted(ranks.items())]
+        rank_rows = [
+            {
+                "plan_id": plan_id,
+                "rank": rank,
+                "worker": worker,
+                "checksum": row_checksum("rank", plan_id, rank, worker),
+            }
+            for rank, worker in sorted(ranks.items())
+        ]
 
         def work(connection: sa.Connection) -> None:
             for table, values in ((PROGRAMS, rows), (RANKS, rank_rows)):
@@ -143,11 +151,16 @@ class PlanRows(Database):
         ------
         NotFoundError
             If the plan's programs are not lowered yet, or it does not know the rank.
+        CorruptStoreError
+            If the stored row is damaged.
         """
-        query = sa.select(RANKS.c.worker).where(RANKS.c.plan_id == plan_id, RANKS.c.rank == rank)
-        worker: str | None = self._read(lambda connection: connection.execute(query).scalar_one_or_none())
-        if worker is None:
+        query = sa.select(RANKS.c.worker, RANKS.c.checksum).where(RANKS.c.plan_id == plan_id, RANKS.c.rank == rank)
+        row = self._read(lambda connection: connection.execute(query).one_or_none())
+        if row is None:
             raise NotFoundError(f"plan {plan_id[:80]!r} knows no rank {rank[:20]!r}")
+        worker: str = row.worker
+        if row_checksum("rank", plan_id, rank, worker) != row.checksum:
+            raise self._damaged(f"rank {rank}", plan_id)
         return worker
 
     def has_programs(self, plan_id: str) -> bool:
@@ -161,11 +174,14 @@ class PlanRows(Database):
             raise NotFoundError(f"there is no {kind} of plan {plan_id[:80]!r}" if kind != "plan" else _no_plan(plan_id))
         content, checksum = row
         if not isinstance(content, bytes) or document_checksum(content, plan_id, kind) != checksum:
-            raise CorruptStoreError(
-                f"{self.name}: the stored {kind} of plan {plan_id} does not match its checksum",
-                hint="ask for the plan again, or restore the store from a copy",
-            )
+            raise self._damaged(kind, plan_id)
         return Document(content=content, sha256=checksum)
+
+    def _damaged(self, what: str, plan_id: str) -> CorruptStoreError:
+        return CorruptStoreError(
+            f"{self.name}: the stored {what} of plan {plan_id} does not match its checksum",
+            hint="ask for the plan again, or restore the store from a copy",
+        )
 
 
 def _no_plan(plan_id: str) -> str:

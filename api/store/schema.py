@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Number of the newest migration."""
 
 _ORIGIN = datetime(1970, 1, 1, tzinfo=UTC)
@@ -74,7 +74,9 @@ RANKS = sa.Table(
     sa.Column("plan_id", sa.String(64), sa.ForeignKey("plans.plan_id"), primary_key=True),
     sa.Column("rank", sa.String(12), primary_key=True),
     sa.Column("worker", sa.String(24), nullable=False),
+    sa.Column("checksum", sa.String(64), nullable=True),
 )
+"""Ranks; a row without a checksum was written by a version that knew none, and is not to be trusted."""
 
 JOBS = sa.Table(
     "jobs",

@@ -230,6 +230,8 @@ def test_a_damaged_plan_is_told_and_made_again(tmp_path: Path) -> None:
 
         damage("programs", "content")
         assert client.get(program).content == right[2]
+        damage("ranks", "worker")
+        assert client.get(f"{location}/programs/rank:17").json()["worker"] == "1/0"
         damage("plans", "summary")
         assert post(client).status_code == 201
         damage("plans", "content")
@@ -237,7 +239,7 @@ def test_a_damaged_plan_is_told_and_made_again(tmp_path: Path) -> None:
         check_problem(client.get(program), 404, "not_found")
         assert post(client).status_code == 201
         assert [client.get(path).content for path in (location, f"{location}/summary", program)] == right
-        assert 'replan_degradations_total{kind="plan_corrupt"} 3.0' in client.get("/metrics").text
+        assert 'replan_degradations_total{kind="plan_corrupt"} 4.0' in client.get("/metrics").text
 
 
 def test_readiness_tells_what_is_missing(tmp_path: Path) -> None:

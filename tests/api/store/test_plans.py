@@ -91,6 +91,22 @@ def test_finds_damage(store: Store, backend: Backend, content: bytes) -> None:
         store.plan(PLAN_ID)
 
 
+@pytest.mark.parametrize(
+    "damage",
+    ["worker = '0/2'", "checksum = NULL", "checksum = 'f' || substr(checksum, 2)", "plan_id = '" + "b" * 64 + "'"],
+)
+def test_finds_ranks_of_other_workers(store: Store, backend: Backend, damage: str) -> None:
+    """A rank whose row was changed names no worker any more; the others still do."""
+    add(store)
+    add(store, plan_id="b" * 64, request="other")
+    store.add_programs(PLAN_ID, {"0/0": b"p0", "0/1": b"p1"}, {"1": "0/1", "17": "0/1"})
+    backend.query(f"UPDATE ranks SET {damage} WHERE rank = '17'")
+    plan_id = "b" * 64 if "plan_id" in damage else PLAN_ID
+    with pytest.raises(CorruptStoreError, match=rf"rank 17 of plan {plan_id} does not match its checksum"):
+        store.worker_of_rank(plan_id, "17")
+    assert store.worker_of_rank(PLAN_ID, "1") == "0/1"
+
+
 def test_finds_swapped_rows(store: Store, backend: Backend) -> None:
     """A document with its own checksum does not pass under another plan's id."""
     add(store)
