@@ -126,9 +126,10 @@ def canonical_problem(problem: Problem) -> Problem:
 def problem_for_key(problem: Problem, key: FailureKey) -> Problem:
     """The job of ``problem`` with the failures of ``key`` in their canonical places; its own failures are set aside.
 
-    Dead workers come first, slots ascending, then degraded ones, slots and speeds ascending. Number ``i`` of them stands
-    in pipeline ``i mod D``, or the next one after it (cyclically) whose worker of that slot is still healthy. So failures lie
-    along a diagonal, in distinct pipelines as long as there are enough of these.
+    As many dead workers as every slot has fill whole pipelines, the first ones. Of the others the dead come first, slots
+    ascending, then the degraded, slots and speeds ascending. Number ``i`` of them stands in pipeline ``i mod D'`` of the ``D'``
+    that are left, or the next one after it (cyclically) whose worker of that slot is still healthy. So they lie along a
+    diagonal, in distinct pipelines as long as there are enough of these.
 
     Raises
     ------
@@ -137,7 +138,8 @@ def problem_for_key(problem: Problem, key: FailureKey) -> Problem:
 
     Examples
     --------
-    With three pipelines, key ``1,0,2,1`` puts the dead workers at 0/0, 1/2, 2/2 and, wrapping, 0/3.
+    With three pipelines, key ``1,0,2,1`` puts the dead workers at 0/0, 1/2, 2/2 and, wrapping, 0/3. Key ``1,1,2,1`` fills
+    pipeline 0 and puts the one that is left at 1/2.
     """
     num_pipelines = problem.num_pipelines
     if key.num_slots != problem.num_slots:
@@ -148,20 +150,22 @@ def problem_for_key(problem: Problem, key: FailureKey) -> Problem:
                 f"failure key {key} has {count} dead and {len(speeds)} degraded workers in slot {slot}; "
                 f"expected at most {num_pipelines} together"
             )
-    dead: set[Worker] = set()
+    num_emptied = min(key.dead)
+    num_left = max(1, num_pipelines - num_emptied)
+    dead = {Worker(pipeline, slot) for pipeline in range(num_emptied) for slot in range(key.num_slots)}
     speeds_ppm: dict[Worker, int] = {}
     placed = 0
 
     def next_worker(slot: int) -> Worker:
         nonlocal placed
-        pipeline = placed % num_pipelines
-        while (worker := Worker(pipeline, slot)) in dead or worker in speeds_ppm:
-            pipeline = (pipeline + 1) % num_pipelines
+        index = placed % num_left
+        while (worker := Worker(num_emptied + index, slot)) in dead or worker in speeds_ppm:
+            index = (index + 1) % num_left
         placed += 1
         return worker
 
     for slot, count in enumerate(key.dead):
-        for _ in range(count):
+        for _ in range(count - num_emptied):
             dead.add(next_worker(slot))
     for slot, speeds in enumerate(key.degraded):
         for speed in speeds:

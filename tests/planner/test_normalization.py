@@ -160,19 +160,21 @@ def test_canonical_places() -> None:
     # Number 5 is slot 3's: 5 mod 3 = 2: 2/3.
     assert problem.dead == {Worker(0, 0), Worker(1, 2), Worker(2, 2), Worker(0, 3)}
     assert problem.speeds_ppm == {Worker(1, 0): 500_000, Worker(2, 3): 700_000}
-    # Two slots of two pipelines, 1 and 1 dead, then slot 0's degraded worker: number 2 would stand at 0/0, which is dead.
-    taken = problem_for_key(_problem((1,) * 2, 2), parse_failure_key("1,1;0@500000"))
+    # Three slots of two pipelines, 1 and 1 dead, then slot 0's degraded worker: number 2 would stand at 0/0, which is dead.
+    taken = problem_for_key(_problem((1,) * 2, 3), parse_failure_key("1,1,0;0@500000"))
     assert taken.speeds_ppm == {Worker(1, 0): 500_000}
 
 
 @given(_problems())
 def test_canonical_is_a_normal_form(problem: Problem) -> None:
-    """The canonical problem has the same key, is its own canonical problem, and spreads failures over pipelines."""
+    """The canonical problem has the same key, is its own canonical problem, fills whole pipelines and spreads what is left."""
     canonical = canonical_problem(problem)
     assert failure_key(canonical) == failure_key(problem)
     assert canonical_problem(canonical) == canonical
-    failures = [*canonical.dead, *canonical.speeds_ppm]
-    assert len({worker.pipeline for worker in failures}) == min(len(failures), problem.num_pipelines)
+    empty = min(failure_key(problem).dead)
+    assert {Worker(k, s) for k in range(empty) for s in range(problem.num_slots)} <= canonical.dead
+    left = [w for w in (*canonical.dead, *canonical.speeds_ppm) if w.pipeline >= empty]
+    assert len({worker.pipeline for worker in left}) == min(len(left), problem.num_pipelines - empty)
 
 
 @given(_problems(), st.randoms(use_true_random=False))
@@ -279,12 +281,26 @@ def test_nearest_rack_where_the_own_is_full() -> None:
 
 def test_lender_is_taken_from_the_same_rack() -> None:
     """Where two failures share a pipeline, the worker that takes one's part in it comes from its rack."""
-    racks = np.tile(np.arange(6)[:, None] // 2, (1, 2))
-    problem = _problem((1,) * 6, 2, (Worker(4, 0), Worker(4, 1)))
+    racks = np.tile(np.arange(6)[:, None] // 2, (1, 3))
+    problem = _problem((1,) * 6, 3, (Worker(4, 0), Worker(4, 1)))
     found = relabelling(problem, racks)
     _check_relabelling(problem, found)
     (moved,) = found.moved_workers
     assert moved.pipeline == 5
+
+
+def test_whole_pipelines_that_failed_stay_what_they_are() -> None:
+    """Where every slot lost workers, the first canonical pipelines are empty, and a real pipeline without workers plays one."""
+    problem = _problem((2,) * 4, 3, (*(Worker(2, s) for s in range(3)), Worker(0, 1)))
+    assert canonical_problem(problem).dead == {Worker(0, 0), Worker(0, 1), Worker(0, 2), Worker(1, 1)}
+    found = relabelling(problem)
+    assert found.moved_workers == ()
+    assert [int(k) for k in found.home[:2]] == [2, 0]
+    all_but_one = _problem((2,) * 2, 2, (Worker(1, 0), Worker(1, 1)), {Worker(0, 1): 500_000})
+    assert canonical_problem(all_but_one).dead == {Worker(0, 0), Worker(0, 1)}
+    assert canonical_problem(all_but_one).speeds_ppm == {Worker(1, 1): 500_000}
+    nobody = _problem((1,), 2, (Worker(0, 0), Worker(0, 1)))
+    assert canonical_problem(nobody).dead == nobody.dead
 
 
 @pytest.mark.parametrize(("home", "played_by"), [([0, 0], [[0, 1]]), ([0, 1], [[1, 1]]), ([0, 1], [[0, 1, 2]])])
