@@ -20,7 +20,7 @@ from planner.timing import time_schedule
 from solver_models import registry
 from solver_models.list_scheduling.routing import balanced_routing
 from solver_models.list_scheduling.search import ListSearch, rule_parameters
-from solver_models.result import SolveOptions, SolveResult, Status
+from solver_models.result import SolveOptions, Status
 
 PASSES_PATIENCE = 0.6
 """Patience of the forward-backward passes that count as a rule."""
@@ -149,7 +149,7 @@ def _solvers() -> list[Contender]:
             name=name,
             summary=_SUMMARIES[name][0] if name in _SUMMARIES else name,
             repeats=_SUMMARIES[name][1] if name in _SUMMARIES else Repeats.BY_CHANCE,
-            solve=lambda problem, options, name=name: _answer(problem, registry.solve(name, problem, options)),  # type: ignore[misc]
+            solve=lambda problem, options, name=name: _by_solver(name, problem, options),  # type: ignore[misc]
             needs=name,
         )
         for name in registry.SOLVERS
@@ -229,7 +229,13 @@ def _rule_summary(rule: tuple[float, float | None, float]) -> str:
     )
 
 
-def _answer(problem: Problem, result: SolveResult) -> Answer:
+def _by_solver(name: str, problem: Problem, options: SolveOptions) -> Answer:
+    if name.startswith("milp_"):
+        # Its child says so too, unless the deadline comes first.
+        from solver_models.milp_search import require_small  # noqa: PLC0415 - its backend need not be installed
+
+        require_small(problem)
+    result = registry.solve(name, problem, options)
     return Answer(
         problem=problem,
         status=result.status,

@@ -40,6 +40,7 @@ def _gaps(view: View) -> bytes | None:
         axes.set_xscale("log")
         axes.set_xlabel("gap to the best bound")
         axes.set_ylabel("share of instances")
+        axes.set_ylim(0, 1.02)
         axes.set_title(suite)
         axes.legend(fontsize="xx-small")
     return _png(figure)

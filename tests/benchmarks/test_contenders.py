@@ -1,0 +1,111 @@
+"""What is compared: techniques switched on one at a time, rules, solvers, and what each cannot do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.contenders import Contender, contenders, contenders_named, groups
+from benchmarks.generated import growth, small
+from benchmarks.instance import Instance
+from benchmarks.jobs import worked_example
+from benchmarks.measure import measure
+from planner.errors import OptionError
+from solver_models import registry
+from solver_models.result import SolveOptions
+
+OPTIONS = SolveOptions(deadline_s=0.3)
+TINY = next(small())
+KNOWN = contenders()
+
+
+def instance_named(name: str) -> Instance:
+    """One of the worked example's."""
+    return next(instance for instance in worked_example() if instance.name == name)
+
+
+@pytest.mark.parametrize(("name", "period_ns"), [("reroute", 33_000), ("reroute_split", 29_000), ("portfolio", 27_000)])
+def test_techniques_give_the_periods_of_the_worked_example(name: str, period_ns: int) -> None:
+    """The paper's example around its third slot's failure: fused backwards at best 33, split 29, split and staggered 27."""
+    found = measure(instance_named("3x4x6-slot2"), KNOWN[name], OPTIONS)
+    assert (found.status in ("feasible", "optimal"), found.period_ns) == (True, period_ns)
+    assert found.bound_ns == 27_000
+    assert found.gap == period_ns / 27_000 - 1
+
+
+@pytest.mark.parametrize("name", [name for name in KNOWN if name not in ("cp_sat", "improve", "command")])
+def test_each_answers_a_tiny_problem_with_a_plan_that_stands_its_checks(name: str) -> None:
+    """Or, an integer program by the deadline, with none."""
+    found = measure(TINY, KNOWN[name], SolveOptions(deadline_s=2.0))
+    assert found.status in ("optimal", "feasible", *(("no_plan_by_deadline",) if name.startswith("milp") else ()))
+    assert (found.period_ns is None) == (found.schedule_sha256 is None)
+    assert found.period_ns is None or found.period_ns >= found.bound_ns
+    assert found.solve_peak_bytes is not None
+    assert found.base_bytes is not None
+
+
+def test_the_same_order_has_the_same_hash_and_another_another() -> None:
+    """What `bench compare` calls the same plan."""
+    hashes = [measure(TINY, KNOWN[name], OPTIONS).schedule_sha256 for name in ("naive", "naive", "round_robin")]
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
+def test_what_is_too_large_for_a_contender_is_told_not_tried() -> None:
+    """An integer program of a thousand operations, a baseline of millions."""
+    large = list(growth())
+    for name, instance in (("milp_highs", large[1]), ("naive", large[-1]), ("round_robin", large[-1])):
+        found = measure(instance, KNOWN[name], OPTIONS)
+        assert (found.status, found.period_ns) == ("not_applicable", None)
+        assert "at most" in found.detail
+
+
+def test_a_solver_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rows say so, and nothing else is wrong."""
+    monkeypatch.setattr(registry, "is_installed", lambda _name: False)
+    assert measure(TINY, KNOWN["milp_scip"], OPTIONS).status == "not_installed"
+    assert measure(TINY, KNOWN["naive"], OPTIONS).status == "feasible"
+
+
+def test_a_whole_command_needs_a_job() -> None:
+    """There is no job file for a problem of the grid."""
+    assert measure(TINY, KNOWN["command"], OPTIONS).status == "not_applicable"
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda answer: replace(answer, period_ns=answer.period_ns - 1), "period"),
+        (lambda answer: replace(answer, bound_ns=answer.period_ns + 1), "below the bound"),
+    ],
+)
+def test_an_answer_that_is_wrong_is_not_believed(change: object, told: str) -> None:
+    """A period that the schedule does not have, and one below what is said to be proved."""
+    honest = KNOWN["naive"]
+    assert honest.solve is not None
+
+    def lie(problem: object, options: object) -> object:
+        return change(honest.solve(problem, options))  # type: ignore[operator, misc, arg-type]
+
+    found = measure(TINY, replace(honest, solve=lie), OPTIONS)  # type: ignore[arg-type]
+    assert found.status == "invalid"
+    assert told in found.detail
+    assert found.schedule_sha256 is None
+
+
+def test_groups_and_names() -> None:
+    """Names are taken once, in the order given; every solver of the registry is there; rules differ in one parameter."""
+    assert contenders_named("portfolio,milp,portfolio") == ("portfolio", "milp_cbc", "milp_highs", "milp_scip")
+    assert groups()["solvers"] == tuple(registry.SOLVERS)
+    assert set(groups()["all"]) == set(KNOWN)
+    assert len(groups()["rules"]) == 13
+    with pytest.raises(OptionError, match="no solver 'gurobi'"):
+        contenders_named("portfolio,gurobi")
+
+
+def test_names_of_contenders_are_their_own() -> None:
+    """Each stands under its name, and says what it is."""
+    for name, contender in KNOWN.items():
+        assert isinstance(contender, Contender)
+        assert contender.name == name
+        assert contender.summary
