@@ -10,6 +10,9 @@ from math import exp, log
 from benchmarks.errors import BenchmarkMismatchError
 from benchmarks.row import UNTRIED, Key, Row
 
+_ROUNDING = 1e-12
+"""Less than one nanosecond in any period there is."""
+
 _LEAST_S = 1e-4
 """Shorter times are taken for this long: their ratio says nothing."""
 
@@ -149,9 +152,10 @@ def _verdict(before: Row, after: Row, tolerance: float) -> Verdict:
         if was is None and now is None:
             return Verdict.SAME if after.is_failure <= before.is_failure else Verdict.WORSE
         return Verdict.BETTER if was is None else Verdict.WORSE
-    if now > was * (1 + tolerance):
-        return Verdict.WORSE
-    return Verdict.BETTER if now < was * (1 - tolerance) else Verdict.SAME
+    change = (now - was) / was
+    if abs(change) <= tolerance + _ROUNDING:
+        return Verdict.SAME
+    return Verdict.WORSE if change > 0 else Verdict.BETTER
 
 
 def _period(row: Row) -> int | None:

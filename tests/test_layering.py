@@ -19,8 +19,8 @@ MAY_IMPORT = {
     "api": {"planner", "solver_models"},
     "benchmarks": {"planner", "solver_models"},
     "simulation": {"planner", "solver_models"},
-    # `replan serve` starts the service; nothing else of the command line needs it.
-    "cli": {"planner", "solver_models", "api", "simulation", "replan_client"},
+    # `replan serve` starts the service, `replan bench` runs the suites; nothing else of the command line needs them.
+    "cli": {"planner", "solver_models", "api", "simulation", "benchmarks", "replan_client"},
     # What a training image installs: nothing of the planner is there.
     "replan_client": set(),
 }
@@ -104,6 +104,8 @@ def test_imports_point_one_way_and_libraries_stay_in_their_places() -> None:
         ("cli/serve.py", "from fastapi import FastAPI"),
         ("cli/serve.py", "from tests import plans"),
         ("benchmarks/grid.py", "import api.app"),
+        ("benchmarks/cluster.py", "from cli.main import run"),
+        ("planner/problem.py", "from benchmarks.grid import grid"),
     ],
 )
 def test_broken_rules_are_found(path: str, source: str) -> None:
@@ -123,6 +125,7 @@ def test_broken_rules_are_found(path: str, source: str) -> None:
         ("cli/serve.py", "from api.server import run"),
         ("api/planning.py", "from solver_models.planning import make_plan"),
         ("cli/simulate.py", "from simulation.run import Simulation"),
+        ("cli/bench.py", "from benchmarks.run import run"),
     ],
 )
 def test_allowed_imports_pass(path: str, source: str) -> None:
@@ -136,7 +139,7 @@ def test_allowed_imports_pass(path: str, source: str) -> None:
         ("planner.plan", ("ortools", "pulp", "fastapi", "click", "rich", "matplotlib")),
         ("solver_models.planning", ("fastapi", "sqlalchemy", "click", "rich", "matplotlib")),
         ("api.planning", ("fastapi", "sqlalchemy", "click", "rich", "matplotlib")),
-        ("cli.main", ("numpy", "numba", "pydantic", "ortools", "pulp", "fastapi", "matplotlib", "rich")),
+        ("cli.main", ("numpy", "numba", "pydantic", "ortools", "pulp", "fastapi", "matplotlib", "rich", "benchmarks")),
     ],
 )
 def test_what_is_not_needed_is_not_loaded(module: str, absent: tuple[str, ...]) -> None:

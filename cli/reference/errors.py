@@ -14,6 +14,7 @@ from replan_client.errors import ClientError
 
 import api.adapters.errors
 import api.errors
+import benchmarks.errors
 import planner.errors
 import simulation.errors
 from api.problems import STATUS_OF_ERROR
@@ -22,7 +23,7 @@ from cli.reference.markdown import code, head, plain, table
 from planner.errors import ReplanError, SolverError, StoreError
 
 _Kind = TypeVar("_Kind", bound=BaseException)
-SERVER_MODULES = (planner.errors, api.errors, api.adapters.errors, simulation.errors)
+SERVER_MODULES = (planner.errors, api.errors, api.adapters.errors, simulation.errors, benchmarks.errors)
 """Modules that define errors of planner, service and command line."""
 CLIENT_MODULES = (
     replan_client.errors,

@@ -14,7 +14,7 @@ from cli.reference.pages import pages
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "docs" / "reference"
-PACKAGES = ("planner", "solver_models", "simulation", "api", "client/replan_client")
+PACKAGES = ("planner", "solver_models", "simulation", "benchmarks", "api", "client/replan_client")
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,72 @@
+"""Comparing two files of results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from benchmarks.compare import Verdict, compare, mean_ratio
+from benchmarks.errors import BenchmarkMismatchError
+from tests.benchmarks.rows import make_row
+
+NONE: dict[str, Any] = {"period_ns": None, "gap": None, "schedule_sha256": None, "status": "no_plan_by_deadline"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "tolerance", "verdict"),
+    [
+        ({}, {}, 0.0, Verdict.SAME),
+        ({}, {"period_ns": 1001}, 0.0, Verdict.WORSE),
+        ({}, {"period_ns": 1001}, 0.001, Verdict.SAME),
+        ({}, {"period_ns": 1002}, 0.001, Verdict.WORSE),
+        ({"period_ns": 1002}, {}, 0.0, Verdict.BETTER),
+        (NONE, {}, 0.0, Verdict.BETTER),
+        ({}, NONE, 0.0, Verdict.WORSE),
+        (NONE, NONE, 0.0, Verdict.SAME),
+        # A plan that broke a constraint was none, however short its period.
+        ({}, {"status": "invalid", "period_ns": 900}, 0.0, Verdict.WORSE),
+        ({"status": "invalid", "period_ns": 900}, {}, 0.0, Verdict.BETTER),
+        (NONE, NONE | {"status": "crashed"}, 0.0, Verdict.WORSE),
+        (NONE | {"status": "crashed"}, NONE, 0.0, Verdict.SAME),
+    ],
+)
+def test_verdicts(before: dict[str, Any], after: dict[str, Any], tolerance: float, verdict: Verdict) -> None:
+    """By the period alone; a plan is better than none."""
+    found = compare([make_row(**before)], [make_row(**after)], tolerance=tolerance)
+    assert [pair.verdict for pair in found.pairs] == [verdict]
+    assert len(found.of(verdict)) == 1
+
+
+def test_rows_are_paired_by_what_they_are_the_result_of() -> None:
+    """Another seed, deadline, gap, solver or instance is another row."""
+    others = [{"seed": 1}, {"deadline_s": 1.0}, {"target_gap": 0.01}, {"solver": "naive"}, {"instance": "x"}]
+    before = [make_row(), *(make_row(**change) for change in others)]
+    found = compare(before, [make_row(), make_row(seed=2)])
+    assert (len(found.pairs), found.only_before, found.only_after) == (1, 5, 1)
+
+
+def test_rows_in_which_nothing_was_tried_say_nothing() -> None:
+    """Unless something was in the other file."""
+    untried = NONE | {"status": "not_installed"}
+    rows = [make_row(), make_row(seed=1, **untried), make_row(seed=2, **untried)]
+    found = compare(rows, [make_row(), make_row(seed=1, **untried), make_row(seed=2)])
+    assert [(pair.after.seed, pair.verdict) for pair in found.pairs] == [(0, Verdict.SAME), (2, Verdict.BETTER)]
+
+
+def test_ratios_and_plans() -> None:
+    """Periods 1100 over 1000, 3 s over 1.5 s, and another order."""
+    before = make_row(solve_s=1.5)
+    (pair,) = compare([before], [make_row(period_ns=1100, solve_s=3.0, schedule_sha256="b" * 64)]).pairs
+    assert (pair.period_ratio, pair.time_ratio, pair.same_plan) == (1.1, 2.0, False)
+    (pair,) = compare([before], [make_row()]).pairs
+    assert pair.same_plan
+    assert mean_ratio([0.5, 2.0]) == 1.0
+
+
+def test_files_that_cannot_be_compared_are_told() -> None:
+    """Without a row in common, or of different problems of the same name."""
+    with pytest.raises(BenchmarkMismatchError, match="no row in common"):
+        compare([make_row()], [make_row(seed=1)])
+    with pytest.raises(BenchmarkMismatchError, match="another problem"):
+        compare([make_row()], [make_row(instance_sha256="1" * 64)])
