@@ -81,6 +81,7 @@ _SUITES = (
         generator="benchmarks.jobs.worked_example",
         make=jobs.worked_example,
         solvers="solvers,techniques,rules",
+        deadline_s=2.0,
     ),
     Suite(
         name="small",
@@ -116,6 +117,7 @@ _SUITES = (
         make=generated.placements,
         solvers="list_scheduling,annealing,improve,portfolio,techniques,rules",
         seeds=(generated.PLACEMENT_SEED,),
+        deadline_s=2.0,
     ),
     Suite(
         name="speeds",
@@ -125,6 +127,7 @@ _SUITES = (
         make=generated.speeds,
         solvers="list_scheduling,annealing,improve,portfolio,techniques,rules",
         seeds=(generated.SPEED_SEED,),
+        deadline_s=2.0,
     ),
     Suite(
         name="llama",
