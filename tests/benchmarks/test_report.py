@@ -1,0 +1,199 @@
+"""Sections of a report, from rows whose figures are known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.errors import BenchmarkFileError
+from benchmarks.plots import plots
+from benchmarks.report import in_order, report_text
+from benchmarks.report_tables import (
+    better_than_known,
+    gap_table,
+    growth,
+    integer_program,
+    measured,
+    summaries,
+    techniques,
+    time_to_gap,
+    whole_commands,
+)
+from benchmarks.row import Row
+from benchmarks.suites import SUITES
+from benchmarks.view import View
+from benchmarks.zb_reference import read_reference, zero_bubble
+from benchmarks.zero_bubble import zero_bubble_rows
+from tests.benchmarks.rows import make_row
+
+SHARED = Path(__file__).parents[3] / "shared" / "data"
+NONE: dict[str, Any] = {"period_ns": None, "gap": None, "schedule_sha256": None, "status": "no_plan_by_deadline"}
+MIB = 2**20
+
+
+def view(*rows: Row) -> View:
+    """Rows as a report has them."""
+    return View(rows=in_order(rows))
+
+
+def test_gaps_are_to_the_best_bound_that_any_row_knows() -> None:
+    """One solver proved 1000, another only 900: 1100 is 10 % away for both; a row that failed proves nothing."""
+    rows = (
+        make_row(bound_ns=1000, period_ns=1100, status="feasible"),
+        make_row(solver="annealing", bound_ns=900, period_ns=1100, status="feasible"),
+        make_row(solver="naive", bound_ns=5000, period_ns=1000, status="invalid"),
+    )
+    made = view(*rows)
+    assert [made.gap(row) for row in made.rows] == [pytest.approx(0.1), pytest.approx(0.1), None]
+    text = summaries(made)
+    assert "| small | portfolio | 5 | 1 | 1 | 0 | 10.000 % | 10.000 % |" in text
+    assert "| small | naive | 5 | 1 | 0 | 0 | - | - |" in text
+    assert "1 rows failed" in measured(made)
+
+
+def test_what_has_no_plan_is_told_by_why() -> None:
+    """By deadline, not applicable, not installed: each its own mark."""
+    rows = [
+        make_row(solver="milp_cbc", **NONE),
+        make_row(solver="milp_highs", **(NONE | {"status": "not_applicable"})),
+        make_row(solver="milp_scip", **(NONE | {"status": "not_installed"})),
+        make_row(),
+        make_row(solver="rule:passes", period_ns=1010, status="feasible"),
+    ]
+    made = view(*rows)
+    assert gap_table(made, "small").splitlines()[-1] == "| D2-P2-M2-f0-free | 24 | - | n/a | n/i | 0.000 % | 1.000 % |"
+    assert "1 not installed" in summaries(made)
+    assert "rule:passes" not in summaries(made)
+    assert "rule:passes" in summaries(made, of_rules=True)
+
+
+def test_the_integer_program_is_judged_on_the_same_instances() -> None:
+    """4 s over 0.5 s are 8 times; one better period is told, loudly."""
+    ours, theirs = make_row(), make_row(solver="milp_cbc", period_ns=1000, solve_s=4.0)
+    text = integer_program(view(ours, theirs))
+    assert "the same or better everywhere" in text
+    assert "8 times as long in the geometric mean of 1 cases" in text
+    text = integer_program(view(ours, make_row(solver="milp_cbc", period_ns=999, solve_s=4.0)))
+    assert "**The integer program is better in 1 cases.**" in text
+    assert integer_program(view(ours)) == ""
+
+
+def test_techniques_are_compared_where_all_have_a_plan() -> None:
+    """2000 over 1000 is 2; an instance that lacks one of them is left out."""
+    periods = {"naive": 2000, "round_robin": 1500, "reroute": 1400, "reroute_split": 1200, "portfolio": 1000}
+    rows = [make_row(solver=name, period_ns=period, status="feasible") for name, period in periods.items()]
+    rows += [make_row(solver=name, instance="other", period_ns=9000) for name in list(periods)[1:]]
+    lines = techniques(view(*rows)).splitlines()[2:]
+    assert [line.split("|")[-3].strip() for line in lines] == ["2.000", "1.500", "1.400", "1.200", "1.000"]
+    assert all(line.startswith("| small | 1 |") for line in lines)
+
+
+def test_time_to_gap_counts_what_reached_it() -> None:
+    """A row that stops at 1 % is none of the full ones; one that stayed above is not counted."""
+    rows = [
+        make_row(),
+        make_row(target_gap=0.01, period_ns=1010, status="feasible", solve_s=0.25),
+        make_row(target_gap=0.01, seed=1, period_ns=1011, status="feasible", solve_s=5.0),
+    ]
+    made = view(*rows)
+    assert len(made.full) == 1
+    assert time_to_gap(made).splitlines()[-1] == "| small | portfolio | 1.000 % | 1 of 2 | 0.250 | 0.250 | 0.250 |"
+    assert "time-to-gap.png" in plots(made)
+
+
+def grown(operations: int, solve_s: float) -> Row:
+    """A row of the suite ``growth`` that takes 200 bytes an operation, 300 while it is checked."""
+    return make_row(
+        suite="growth",
+        solver="list_scheduling",
+        instance=f"n{operations}",
+        operations=operations,
+        solve_s=solve_s,
+        base_bytes=100 * MIB,
+        solve_peak_bytes=100 * MIB + 200 * operations,
+        check_peak_bytes=100 * MIB + 300 * operations,
+    )
+
+
+def test_growth_has_its_exponent_and_bytes_an_operation() -> None:
+    """A hundred times the time for ten thousand times the operations: the power 0.5."""
+    made = view(grown(1000, 0.01), grown(10_000_000, 1.0))
+    text = growth(made)
+    assert "to the power of 0.50" in text
+    assert "| n10000000 | 10,000,000 | 1.00 | 0.10 | 200 | 0.10 | 300 |" in text
+    assert plots(made)["growth.png"].startswith(b"\x89PNG")
+
+
+def test_whole_commands_show_their_peak() -> None:
+    """The larger one of both."""
+    row = make_row(suite="cluster", solver="command", solve_peak_bytes=2**30, check_peak_bytes=2**31)
+    assert "2.00 GiB" in whole_commands(view(row))
+
+
+def test_forced_rows_are_told() -> None:
+    """With what was forced."""
+    text = measured(view(make_row(), make_row(seed=1, forced=("commit",))))
+    assert "**1 rows were added by force to rows of another commit.**" in text
+
+
+def test_better_periods_than_stored_are_told() -> None:
+    """Only where the instance is the same problem, and nothing is left out of it."""
+    instance = next(SUITES["small"].make())
+    own = {"instance": instance.name, "instance_sha256": instance.sha256(), "period_ns": 10**9, "status": "feasible"}
+    told = better_than_known(view(make_row(**own, bound_ns=10**9 - 1)))
+    assert f"| small | {instance.name} | bound |" in told
+    assert better_than_known(view(make_row(**(own | {"instance_sha256": "1" * 64}), bound_ns=10**9 - 1))) == ""
+
+
+def zero_bubble_row(name: str, period_ns: int) -> Row:
+    """A row of ours on one of the measured rows."""
+    bound_ns = next(row.work_ns for row in zero_bubble_rows() if row.name == name)
+    return make_row(suite="zero-bubble", instance=name, period_ns=period_ns, bound_ns=bound_ns, status="feasible")
+
+
+def test_ours_stands_beside_zero_bubbles_own(tmp_path: Path) -> None:
+    """24 x 45.945 ms of work: ours of 1120 ms below a scheduler's 1130 ms, in the one row where the bound leaves room."""
+    name = "zb-1.5b-m24-mem2"
+    row = {
+        "scheduler": "zb",
+        "source": "paper 1.5B",
+        "num_microbatches": 24,
+        "memory_limit_over_1f1b": 2,
+        "longest_stage_time": 1130.0,
+    }
+    (tmp_path / "zb_reference.json").write_text(json.dumps({"rows": [row, row | {"source": "unit"}]}))
+    made = view(zero_bubble_row(name, 1_120_000_000))
+    text = zero_bubble(made, tmp_path)
+    assert "in 1 of 1 rows: ours is below it in 1 of those, and above it in 0 rows" in text
+    # 1 - 24 * 45.945 / 1120 = 0.01546
+    assert "| 0.0155 | 0.0433 | 1130.000 | 0.99115 |" in text
+    assert "published rates alone" in zero_bubble(made, None)
+    assert zero_bubble(view(make_row()), tmp_path) == ""
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"rows": [{}]}', '{"rows": [{"source": 1}]}', "nonsense"])
+def test_a_reference_of_another_form_is_refused(tmp_path: Path, text: str) -> None:
+    """Rather than compared in part."""
+    (tmp_path / "zb_reference.json").write_text(text)
+    with pytest.raises(BenchmarkFileError):
+        read_reference(tmp_path)
+
+
+@pytest.mark.skipif(not (SHARED / "zb_reference.json").exists(), reason="the data beside the project is not there")
+def test_every_measured_row_has_its_reference() -> None:
+    """All 24, none below the work of its microbatches."""
+    found = read_reference(SHARED)
+    rows = list(zero_bubble_rows())
+    assert {row.name for row in rows} <= set(found)
+    assert all(found[row.name] >= row.work_ns for row in rows)
+
+
+def test_sections_without_rows_are_left_out() -> None:
+    """A report of one suite says nothing of growth."""
+    text = report_text(view(make_row()), ())
+    assert "## Solvers" in text
+    assert "## Growth" not in text
+    assert "![" not in text
