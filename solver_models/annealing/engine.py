@@ -1,12 +1,13 @@
 """The compiled annealing loop.
 
 The state is each worker's order. A move shifts one operation within its worker's order; it must keep the worker's memory and
-the order F, I, W of its microbatch. Every move is judged by timing the whole order again: one visit per operation, a few
-nanoseconds each, which also tells where workers would wait in a cycle. Most moves are taken from the critical path of the largest
-window, since no other move can shorten it.
+the order F, I, W of its microbatch. To judge it, only the operations between the places it touches are timed again: whatever
+comes later in the sequence has the reach it had, so the largest window through them is known (the "head and tail" of job-shop
+search, after Taillard 1994, Balas and Vazacopoulos 1998). Most moves are refused at that. For the others the times of
+what follows are repaired where they change, which gives the exact energy, and where the move is taken the reaches of what precedes.
 
 The energy is the largest slot window plus a small share of what every worker's own window exceeds the target by, so
-that progress on other workers shows before it counts.
+that progress on other workers shows before it counts. Most moves are taken from operations on a path that is too long.
 """
 
 from __future__ import annotations
@@ -14,137 +15,51 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from numba import njit
 
 from planner.schedule import IntColumn
+from solver_models.annealing.state import (
+    AFTER,
+    BEFORE,
+    DATA,
+    DATA_LAG,
+    DURATION,
+    END,
+    KIN,
+    MARK,
+    NEXT,
+    NEXT_LAG,
+    OTHER_LAG,
+    OTHER_NEXT,
+    PLACE,
+    RANK,
+    REACH,
+    WORKER,
+    start_state,
+    windows,
+)
 
 _EXCESS_SHARE = 0.05
-_CRITICAL_SHARE = 0.7
+_LATE_SHARE = 0.7
+_LATE_DRAWS = 24
 _MEAN_SHIFT = 3.0
-_TRACE_EVERY = 8
+_KEEP_KIN = 0.9
+"""Share of shifts that end where the node would pass one of its kin."""
 
 
 @njit(cache=True)
-def time_order(
-    order: IntColumn,
-    first: IntColumn,
-    worker: IntColumn,
-    duration: IntColumn,
-    successor: IntColumn,
-    data: IntColumn,
-    data_lag: IntColumn,
-    release: IntColumn,
-    end: IntColumn,
-    pointer: IntColumn,
-    clock: IntColumn,
-    stack: IntColumn,
-    begin: IntColumn,
-) -> int:
-    """Time an order as early as possible; the last five arrays are filled in.
-
-    ``end`` gets each node's end, ``clock`` each worker's, ``begin`` each slot's first start.
-
-    Returns
-    -------
-    int
-        Nodes that could be reached; fewer than the order has where workers wait in a cycle.
-    """
-    workers, slots = len(first) - 1, len(release)
-    begin[:] = 2**61
-    depth = 0
-    for w in range(workers - 1, -1, -1):
-        pointer[w] = first[w]
-        clock[w] = release[w % slots]
-        if first[w + 1] > first[w]:
-            stack[depth] = w
-            depth += 1
-    end[:] = -1
-    reached = 0
-    while depth > 0:
-        depth -= 1
-        w = stack[depth]
-        time, at, last = clock[w], pointer[w], first[w + 1]
-        while at < last:
-            node = order[at]
-            source = data[node]
-            if source >= 0:
-                if end[source] < 0:
-                    break
-                time = max(time, end[source] + data_lag[node])
-            if at == first[w] and time < begin[w % slots]:
-                begin[w % slots] = time
-            time += duration[node]
-            end[node] = time
-            at += 1
-            reached += 1
-            after = successor[node, 0]
-            if after >= 0:
-                wa = worker[after]
-                if wa != w and pointer[wa] < first[wa + 1] and order[pointer[wa]] == after:
-                    stack[depth] = wa
-                    depth += 1
-        clock[w], pointer[w] = time, at
-    return reached
-
-
-@njit(cache=True)
-def _energy(first: IntColumn, begin: IntColumn, clock: IntColumn, sync: IntColumn, target: int, joint: bool) -> Any:
-    """Largest window, the energy, and the worker of the largest window."""
-    slots = len(sync)
-    worst, worst_worker, excess = -(2**61), 0, 0
-    origin = begin.min()
-    for w in range(len(first) - 1):
-        if first[w + 1] > first[w]:
-            s = w % slots
-            window = clock[w] - (origin if joint else begin[s]) + sync[s]
-            if window > worst:
-                worst, worst_worker = window, w
-            if window > target:
-                excess += window - target
-    return worst, worst + _EXCESS_SHARE * excess, worst_worker
-
-
-@njit(cache=True)
-def _trace(
-    tail: int,
-    order: IntColumn,
-    first: IntColumn,
-    position: IntColumn,
-    worker: IntColumn,
-    duration: IntColumn,
-    data: IntColumn,
-    data_lag: IntColumn,
-    end: IntColumn,
-    critical: IntColumn,
-) -> int:
-    """Fill ``critical`` with a longest path to the node ``tail``, backwards; return its length."""
-    count, node = 0, tail
-    while True:
-        critical[count] = node
-        count += 1
-        start = end[node] - duration[node]
-        source = data[node]
-        w, at = worker[node], position[node]
-        if at > first[w] and end[order[at - 1]] == start:
-            node = order[at - 1]
-        elif source >= 0 and end[source] + data_lag[node] == start:
-            node = source
-        else:
-            return count
-
-
-@njit(cache=True)
-def _shift(order: IntColumn, position: IntColumn, here: int, there: int) -> None:
+def _shift(order: IntColumn, state: IntColumn, here: int, there: int) -> None:
     """Move the node at one place to another, the ones between by one."""
     node = order[here]
     step = 1 if there > here else -1
     at = here
     while at != there:
         order[at] = order[at + step]
-        position[order[at]] = at
+        state[order[at], PLACE] = at
         at += step
     order[there] = node
-    position[node] = there
+    state[node, PLACE] = there
 
 
 @njit(cache=True)
@@ -178,14 +93,251 @@ def _fits(
 
 
 @njit(cache=True)
+def _draw(
+    order: IntColumn, first: IntColumn, state: IntColumn, fixed: IntColumn, window: int, target: int
+) -> tuple[int, int]:
+    """Draw a place and where to shift its node; the same twice for no move."""
+    total = len(order)
+    here = np.random.randint(total)
+    if np.random.random() < _LATE_SHARE:
+        # A longest path, or any that is too long: other workers must come down too.
+        level = target if np.random.random() < 0.5 else window - 1
+        for _ in range(_LATE_DRAWS):
+            x = order[here]
+            if state[x, END] - fixed[x, DURATION] + state[x, REACH] > level:
+                break
+            here = np.random.randint(total)
+    w = fixed[order[here], WORKER]
+    far = 1 + int(-np.log(1.0 - np.random.random()) * _MEAN_SHIFT)
+    there = here + far if np.random.random() < 0.5 else here - far
+    there = min(max(there, first[w]), first[w + 1] - 1)
+    if np.random.random() < _KEEP_KIN:
+        kin, step, at = state[order[here], KIN], 1 if there > here else -1, here
+        while at != there and state[order[at + step], KIN] != kin:
+            at += step
+        there = at
+    return here, there
+
+
+@njit(cache=True)
+def _swap_blocks(
+    state: IntColumn,
+    w: int,
+    firsts: IntColumn,
+    lasts: IntColumn,
+    a_first: int,
+    a_last: int,
+    b_first: int,
+    b_last: int,
+) -> None:
+    """Link two neighbouring blocks of a worker's order, A then B, as B then A."""
+    previous, following = state[a_first, BEFORE], state[b_last, AFTER]
+    state[b_first, BEFORE] = previous
+    state[b_last, AFTER] = a_first
+    state[a_first, BEFORE] = b_last
+    state[a_last, AFTER] = following
+    if previous >= 0:
+        state[previous, AFTER] = b_first
+    else:
+        firsts[w] = b_first
+    if following >= 0:
+        state[following, BEFORE] = a_last
+    else:
+        lasts[w] = a_last
+
+
+@njit(cache=True)
+def _resequence(
+    state: IntColumn,
+    fixed: IntColumn,
+    sequence: IntColumn,
+    low: int,
+    high: int,
+    b_low: int,
+    b_high: int,
+    stamp: int,
+    region: IntColumn,
+    delayed: IntColumn,
+) -> bool:
+    """Put into ``region`` what stands at ranks ``low..high``, in a sequence that suits the swapped blocks.
+
+    What waits for block A, whose first node stands at ``low``, goes behind all others (Pearce and Kelly 2006).
+
+    Returns
+    -------
+    bool
+        Whether there is one; not where B, at places ``b_low..b_high``, waits for A.
+    """
+    head = sequence[low]
+    state[head, MARK] = stamp
+    delayed[0] = head
+    others, num_delayed = 0, 1
+    for rank in range(low + 1, high + 1):
+        x = sequence[rank]
+        source, previous = fixed[x, DATA], state[x, BEFORE]
+        if (source >= 0 and state[source, MARK] == stamp) or (previous >= 0 and state[previous, MARK] == stamp):
+            if b_low <= state[x, PLACE] <= b_high:
+                return False
+            state[x, MARK] = stamp
+            delayed[num_delayed] = x
+            num_delayed += 1
+        else:
+            region[others] = x
+            others += 1
+    region[others : others + num_delayed] = delayed[:num_delayed]
+    return True
+
+
+@njit(cache=True)
+def _time_region(
+    state: IntColumn,
+    fixed: IntColumn,
+    region: IntColumn,
+    count: int,
+    high: int,
+    place_low: int,
+    place_high: int,
+    release: IntColumn,
+    sink: IntColumn,
+    changed: IntColumn,
+    old_end: IntColumn,
+) -> Any:
+    """Time the region again; returns how many ends changed, and the largest window of what leaves it.
+
+    A node whose end and successors stay as they were adds nothing new, so only the others are looked at.
+    """
+    slots, changes, local = len(release), 0, -(2**61)
+    for i in range(count):
+        x = region[i]
+        previous, source = state[x, BEFORE], fixed[x, DATA]
+        end = state[previous, END] if previous >= 0 else release[fixed[x, WORKER] % slots]
+        if source >= 0:
+            end = max(end, state[source, END] + fixed[x, DATA_LAG])
+        end += fixed[x, DURATION]
+        if end != state[x, END]:
+            changed[changes], old_end[changes] = x, state[x, END]
+            changes += 1
+            state[x, END] = end
+        elif not place_low <= state[x, PLACE] <= place_high:
+            continue
+        following, y, z = state[x, AFTER], fixed[x, NEXT], fixed[x, OTHER_NEXT]
+        if following < 0:
+            local = max(local, end + sink[fixed[x, WORKER] % slots])
+        elif state[following, RANK] > high:
+            local = max(local, end + state[following, REACH])
+        if y >= 0 and state[y, RANK] > high:
+            local = max(local, end + fixed[x, NEXT_LAG] + state[y, REACH])
+        if z >= 0 and state[z, RANK] > high:
+            local = max(local, end + fixed[x, OTHER_LAG] + state[z, REACH])
+    return changes, local
+
+
+@njit(cache=True)
+def _time_rest(
+    state: IntColumn,
+    fixed: IntColumn,
+    sequence: IntColumn,
+    flags: npt.NDArray[np.uint8],
+    words: IntColumn,
+    high: int,
+    following: int,
+    release: IntColumn,
+    changed: IntColumn,
+    old_end: IntColumn,
+    changes: int,
+) -> int:
+    """Time again whatever behind rank ``high`` is moved by the region or stands right behind it on its worker.
+
+    Returns
+    -------
+    int
+        How many ends changed in all; ``changed`` and ``old_end`` list them.
+    """
+    slots, needed = len(release), high
+    if following >= 0:
+        needed = state[following, RANK]
+        flags[needed] = 1
+    for i in range(changes):
+        x = changed[i]
+        for y in (state[x, AFTER], fixed[x, NEXT], fixed[x, OTHER_NEXT]):
+            if y >= 0 and state[y, RANK] > high:
+                flags[state[y, RANK]] = 1
+                needed = max(needed, state[y, RANK])
+    rank = high + 1
+    while rank <= needed:
+        if flags[rank] == 0:
+            rank += 8 if rank % 8 == 0 and words[rank // 8] == 0 else 1
+            continue
+        flags[rank] = 0
+        x = sequence[rank]
+        rank += 1
+        previous, source = state[x, BEFORE], fixed[x, DATA]
+        end = state[previous, END] if previous >= 0 else release[fixed[x, WORKER] % slots]
+        if source >= 0:
+            end = max(end, state[source, END] + fixed[x, DATA_LAG])
+        end += fixed[x, DURATION]
+        if end == state[x, END]:
+            continue
+        changed[changes], old_end[changes] = x, state[x, END]
+        changes += 1
+        state[x, END] = end
+        for y in (state[x, AFTER], fixed[x, NEXT], fixed[x, OTHER_NEXT]):
+            if y >= 0:
+                flags[state[y, RANK]] = 1
+                needed = max(needed, state[y, RANK])
+    return changes
+
+
+@njit(cache=True)
+def _reach_again(
+    state: IntColumn,
+    fixed: IntColumn,
+    sequence: IntColumn,
+    flags: npt.NDArray[np.uint8],
+    words: IntColumn,
+    low: int,
+    high: int,
+    previous: int,
+    sink: IntColumn,
+) -> None:
+    """Find the reaches of ranks ``low..high`` again, from behind, and of ``previous`` and whatever else that moves."""
+    slots, needed = len(sink), low
+    if previous >= 0:
+        needed = min(low, state[previous, RANK])
+        flags[state[previous, RANK]] = 1
+    rank = high
+    while rank >= needed:
+        if rank < low and flags[rank] == 0:
+            rank -= 8 if rank % 8 == 7 and words[rank // 8] == 0 else 1
+            continue
+        flags[rank] = 0
+        x = sequence[rank]
+        rank -= 1
+        following, y, z = state[x, AFTER], fixed[x, NEXT], fixed[x, OTHER_NEXT]
+        reach = state[following, REACH] if following >= 0 else sink[fixed[x, WORKER] % slots]
+        if y >= 0:
+            reach = max(reach, fixed[x, NEXT_LAG] + state[y, REACH])
+        if z >= 0:
+            reach = max(reach, fixed[x, OTHER_LAG] + state[z, REACH])
+        reach += fixed[x, DURATION]
+        if reach == state[x, REACH]:
+            continue
+        state[x, REACH] = reach
+        previous, source = state[x, BEFORE], fixed[x, DATA]
+        if previous >= 0:
+            flags[state[previous, RANK]] = 1
+            needed = min(needed, state[previous, RANK])
+        if source >= 0:
+            flags[state[source, RANK]] = 1
+            needed = min(needed, state[source, RANK])
+
+
+@njit(cache=True)
 def anneal(
     order: IntColumn,
     first: IntColumn,
-    worker: IntColumn,
-    duration: IntColumn,
-    successor: IntColumn,
-    data: IntColumn,
-    data_lag: IntColumn,
+    fixed: IntColumn,
+    kin: IntColumn,
     acquire: IntColumn,
     release_bytes: IntColumn,
     capacity: IntColumn,
@@ -204,10 +356,8 @@ def anneal(
     ----------
     order, first
         Shapes ``(N',)`` and ``(K + 1,)``: nodes in each worker's order, and each worker's first place.
-    worker, duration, successor
-        The network's columns, shape ``(N,)`` and ``(N, 2)``.
-    data, data_lag
-        Shape ``(N,)``: the node whose result a node needs, or -1, and the transfer time.
+    fixed, kin
+        Of :func:`solver_models.annealing.state.fixed_rows` and ``kin_of``.
     acquire, release_bytes, capacity
         Bytes taken at the start and given back at the end of a node; bytes of a worker.
     sync, release
@@ -233,72 +383,76 @@ def anneal(
     np.random.seed(seed)
     slots, total, workers = len(sync), len(order), len(first) - 1
     order = order.copy()
-    position = np.full(len(worker), -1, dtype=np.int64)
+    state, sequence = start_state(order, first, fixed, kin, release)
     held = np.zeros(total, dtype=np.int64)  # bytes after each place
+    firsts = np.full(workers, -1, dtype=np.int64)
+    lasts = np.full(workers, -1, dtype=np.int64)
     for w in range(workers):
         running = 0
         for at in range(first[w], first[w + 1]):
-            position[order[at]] = at
             running += acquire[order[at]] - release_bytes[order[at]]
             held[at] = running
-    end = np.empty(len(worker), dtype=np.int64)
-    trial_end = np.empty(len(worker), dtype=np.int64)
-    pointer = np.empty(workers, dtype=np.int64)
-    clock = np.zeros(workers, dtype=np.int64)
-    stack = np.empty(total + workers, dtype=np.int64)
+        if first[w + 1] > first[w]:
+            firsts[w], lasts[w] = order[first[w]], order[first[w + 1] - 1]
     begin = np.empty(slots, dtype=np.int64)
-    critical = np.empty(total, dtype=np.int64)
-    time_order(order, first, worker, duration, successor, data, data_lag, release, end, pointer, clock, stack, begin)
-    window, energy, worst = _energy(first, begin, clock, sync, target, joint)
+    window, excess = windows(state, fixed, firsts, lasts, begin, sync, target, joint)
+    energy = window + _EXCESS_SHARE * excess
+    sink = sync - begin
+    flags = np.zeros((total + 7) // 8 * 8, dtype=np.uint8)
+    words = flags.view(np.int64)
+    _reach_again(state, fixed, sequence, flags, words, 0, total - 1, -1, sink)
+    region, delayed = np.empty(total, dtype=np.int64), np.empty(total, dtype=np.int64)
+    changed, old_end = np.empty(total, dtype=np.int64), np.empty(total, dtype=np.int64)
     best_order, best_window, best_energy = order.copy(), window, energy
-    num_critical = _trace(
-        order[first[worst + 1] - 1], order, first, position, worker, duration, data, data_lag, end, critical
-    )
-    since_trace = 0
     cooling = (cold / hot) ** (1.0 / max(1, moves))
     temperature = hot
     judged, tries = 0, 0
     while judged < moves and tries < 20 * moves and best_window > target:
         tries += 1
-        if np.random.random() < _CRITICAL_SHARE:
-            here = position[critical[np.random.randint(num_critical)]]
-        else:
-            here = np.random.randint(total)
-        w = worker[order[here]]
-        low, high = first[w], first[w + 1] - 1
-        far = 1 + int(-np.log(1.0 - np.random.random()) * _MEAN_SHIFT)
-        there = here + far if np.random.random() < 0.5 else here - far
-        there = min(max(there, low), high)
-        if there == here or not _fits(order, held, acquire, release_bytes, low, capacity[w], here, there):
+        here, there = _draw(order, first, state, fixed, window, target)
+        w = fixed[order[here], WORKER]
+        if there == here or not _fits(order, held, acquire, release_bytes, first[w], capacity[w], here, there):
             continue
         judged += 1
         temperature *= cooling
-        _shift(order, position, here, there)
-        reached = time_order(
-            order, first, worker, duration, successor, data, data_lag, release, trial_end, pointer, clock, stack, begin
-        )
-        accepted = False
-        if reached == total:
-            new_window, new_energy, new_worst = _energy(first, begin, clock, sync, target, joint)
-            change = new_energy - energy
-            accepted = change <= 0 or np.random.random() < np.exp(-change / temperature)
+        place_low, place_high = min(here, there), max(here, there)
+        # Shifting a node is swapping it with the block of those it passes.
+        b_low, b_high = (here + 1, there) if there > here else (here, here)
+        a_first, a_last, b_first, b_last = order[place_low], order[b_low - 1], order[b_low], order[b_high]
+        low, high = state[a_first, RANK], state[b_last, RANK]
+        previous, following = state[a_first, BEFORE], state[b_last, AFTER]
+        _swap_blocks(state, w, firsts, lasts, a_first, a_last, b_first, b_last)
+        allowance = -temperature * np.log(1.0 - np.random.random())
+        changes, accepted = 0, False
+        if _resequence(state, fixed, sequence, low, high, b_low, b_high, tries, region, delayed):
+            changes, local = _time_region(
+                state, fixed, region, high - low + 1, high, place_low, place_high, release, sink, changed, old_end
+            )
+            if local <= window + allowance:
+                changes = _time_rest(
+                    state, fixed, sequence, flags, words, high, following, release, changed, old_end, changes
+                )
+                new_window, excess = windows(state, fixed, firsts, lasts, begin, sync, target, joint)
+                accepted = new_window + _EXCESS_SHARE * excess <= energy + allowance
         if not accepted:
-            _shift(order, position, there, here)
+            for i in range(changes):
+                state[changed[i], END] = old_end[i]
+            _swap_blocks(state, w, firsts, lasts, b_first, b_last, a_first, a_last)
             continue
-        left = min(here, there)
-        running = held[left - 1] if left > low else 0
-        for at in range(left, max(here, there) + 1):
+        for i in range(high - low + 1):
+            sequence[low + i] = region[i]
+            state[region[i], RANK] = low + i
+        _shift(order, state, here, there)
+        running = held[place_low - 1] if place_low > first[w] else 0
+        for at in range(place_low, place_high + 1):
             running += acquire[order[at]] - release_bytes[order[at]]
             held[at] = running
-        end, trial_end = trial_end, end
-        energy = new_energy
-        since_trace += 1
-        if since_trace >= _TRACE_EVERY or new_worst != worst:
-            since_trace, worst = 0, new_worst
-            num_critical = _trace(
-                order[first[worst + 1] - 1], order, first, position, worker, duration, data, data_lag, end, critical
-            )
-        if new_window < best_window or (new_window == best_window and new_energy < best_energy):
-            best_window, best_energy = new_window, new_energy
+        if (sink != sync - begin).any():
+            sink[:] = sync - begin
+            low, high = 0, total - 1
+        _reach_again(state, fixed, sequence, flags, words, low, high, previous, sink)
+        window, energy = new_window, new_window + _EXCESS_SHARE * excess
+        if window < best_window or (window == best_window and energy < best_energy):
+            best_window, best_energy = window, energy
             best_order[:] = order
     return order, best_order, best_window

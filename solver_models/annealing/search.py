@@ -11,6 +11,7 @@ from planner.problem import Optimizer, Problem
 from planner.schedule import IntColumn, Schedule
 from planner.timing import time_schedule
 from solver_models.annealing.engine import anneal
+from solver_models.annealing.state import fixed_rows, kin_of
 from solver_models.list_scheduling.network import Network, nodes_of, schedule_in_order
 
 NAME = "annealing"
@@ -56,7 +57,7 @@ class Annealer:
         self._joint = problem.optimizer is Optimizer.GLOBAL
         sync = np.array([slot.sync_ns for slot in problem.slots], dtype=np.int64)
         self._sync = np.full_like(sync, sync.max()) if self._joint else sync
-        self._data, self._data_lag = _data_of(network)
+        self._fixed, self._kin = fixed_rows(network), kin_of(problem)
         self._scale = max(1.0, float(network.duration.max()))
         self._nodes = int((network.worker >= 0).sum())
         self.round_moves = min(_MOST_MOVES, max(_LEAST_MOVES, _MOVES_PER_NODE * self._nodes))
@@ -88,7 +89,6 @@ class Annealer:
         network = self._network
         places, first = nodes_of(self._problem, order.schedule), order.schedule.offsets
         release = self._releases(order.schedule)
-        fixed = (network.worker, network.duration, network.successor, self._data, self._data_lag)
         slices = max(1, self.round_moves * self._nodes // _SLICE_VISITS)
         cooling = (_COLD_SHARE / hot) ** (1.0 / slices)
         best_places, best_window = places, 2**62
@@ -97,7 +97,8 @@ class Annealer:
             places, met, window = anneal(
                 places,
                 first,
-                *fixed,
+                self._fixed,
+                self._kin,
                 network.acquire,
                 network.release,
                 network.capacity,
@@ -125,13 +126,3 @@ class Annealer:
             np.minimum.at(release, schedule.worker_of_row() % slots, schedule.start_ns)
         return release
 
-
-def _data_of(network: Network) -> tuple[IntColumn, IntColumn]:
-    """For each node the node whose result it needs, or -1, and the transfer time."""
-    data = np.full(len(network.worker), -1, dtype=np.int64)
-    lag = np.zeros(len(network.worker), dtype=np.int64)
-    for j in range(2):
-        sources = np.flatnonzero(network.successor[:, j] >= 0)
-        data[network.successor[sources, j]] = sources
-        lag[network.successor[sources, j]] = network.lag[sources, j]
-    return data, lag
