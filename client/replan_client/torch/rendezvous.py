@@ -20,7 +20,8 @@ key                                    meaning
 ``<epoch>.<attempt>/links/...``        what its connections are made with
 ``shapes/<revision>/...``              what stages take and give (:mod:`replan_client.torch.shapes`)
 ``begun``                              some generation was formed: whoever comes now has no state
-``finished``                           all of some generation had completed the last iteration: how many there were
+``finished``                           training is over: the number of iterations, completed by all of some generation, or what
+                                       the trained code raised in a worker
 =====================================  ================================================================================
 
 A ``name`` is a worker's home, ``pipeline/slot``, wherever it stands.
@@ -33,6 +34,7 @@ from dataclasses import dataclass
 
 from torch.distributed import PrefixStore, Store
 
+from replan_client.torch.failure import WorkerFailure
 from replan_client.torch.training_errors import MemberRecordError
 
 
@@ -124,16 +126,24 @@ class Rendezvous:
         """Whether a generation was ever formed."""
         return bool(self._store.check(["begun"]))
 
-    def mark_finished(self, num_iterations: int) -> None:
-        """Nothing is left to train: so many iterations were completed."""
-        self._store.set("finished", str(num_iterations))
+    def mark_finished(self, ending: int | WorkerFailure) -> None:
+        """Training is over, unless it was before: so many iterations were completed, or a worker's code raised."""
+        content = ending.to_bytes() if isinstance(ending, WorkerFailure) else b"%d" % ending
+        self._store.compare_set("finished", "", content.decode())
 
-    def finished_after(self) -> int:
-        """Iterations after which nothing was left to train; of training that is finished."""
-        return _number(self._store.get("finished"), "finished")
+    def ending(self) -> int | WorkerFailure:
+        """How training ended that is finished: iterations completed, or what ended it before that.
+
+        Raises
+        ------
+        MemberRecordError
+            If the store holds something else.
+        """
+        content = bytes(self._store.get("finished"))
+        return int(content) if content.isdigit() else WorkerFailure.from_bytes(content)
 
     def is_finished(self) -> bool:
-        """Whether nothing is left to train."""
+        """Whether training is over."""
         return bool(self._store.check(["finished"]))
 
     def links_store(self, generation: Generation) -> Store:

@@ -105,10 +105,12 @@ class Trainer:
             If this worker was declared dead, or its node is down, or another process has its name.
         StageLostError, StateLostError
             If nobody holds the state of some stage any more: restart from a checkpoint.
+        TrainedCodeError, PeerFailedError
+            If modules, optimizers, data or callbacks raised, here or in another worker: it ends training for all workers.
         NoPlanError, RendezvousError
             If no plan is made, or live workers do not come together, in the time that the limits give; or if the store is gone.
         StateFormatError, StageShapeError, UnsplittableStageError, SharedParameterError
-            If the modules or optimizers are not what they have to be.
+            If the modules or optimizers are not what they have to be; the others get a :class:`PeerFailedError`.
         ClientError
             If the job was deleted; or if the service refuses its client, or what answers is not RePlan's, from the beginning
             or for two minutes.

@@ -18,6 +18,10 @@ from replan_client.torch.training_result import IterationReport
 class Training:
     """What is trained, the same for all workers of a job.
 
+    What these functions and modules raise ends training for all workers, with the name of the one in which it was raised: a peer
+    that took over would meet the same. A worker that is to be worked around, since its node is at fault, ends its process, as by
+    ``raise SystemExit``; with a CUDA device that fails it does so by itself.
+
     Parameters
     ----------
     build_stage

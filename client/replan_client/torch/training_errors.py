@@ -8,6 +8,8 @@
     +-- RendezvousError            rendezvous_failed   live workers that do not come together
     |   +-- MemberRecordError      record_malformed    what a worker published cannot be read
     +-- StateFormatError           state_malformed     a state that cannot be copied, or is not that of these modules
+    +-- TrainedCodeError           trained_code_failed the modules, the data or a callback raised
+    +-- PeerFailedError            peer_failed         the trained code raised in another worker
 """
 
 from __future__ import annotations
@@ -37,6 +39,18 @@ class MemberRecordError(RendezvousError):
     """What a worker published to the others cannot be read."""
 
     code = "record_malformed"
+
+
+class TrainedCodeError(ClientError):
+    """The modules, the data or a callback raised in this worker, which ends training for all; the cause is what they raised."""
+
+    code = "trained_code_failed"
+
+
+class PeerFailedError(ClientError):
+    """The trained code raised in another worker, which ended training for all of them; the message names worker and error."""
+
+    code = "peer_failed"
 
 
 class StateFormatError(ClientError):

@@ -9,26 +9,28 @@ from collections.abc import Mapping
 import torch
 
 from replan_client.client import Client
-from replan_client.errors import NoPlanError, NotFailedError, StageLostError
+from replan_client.errors import ClientError, NoPlanError, NotFailedError, StageLostError
 from replan_client.jobs import Event
 from replan_client.program import GlobalBarrier
 from replan_client.torch.assignments import PASSING_ERRORS, Assignment, AssignmentFeed
 from replan_client.torch.errors import LinkBrokenError
+from replan_client.torch.failure import WorkerFailure, is_of_the_code
 from replan_client.torch.formation import Formation, Formed
 from replan_client.torch.limits import Limits
 from replan_client.torch.links import Links
 from replan_client.torch.module_compute import ModuleCompute
-from replan_client.torch.rendezvous import Rendezvous, Switch
+from replan_client.torch.rendezvous import Generation, Rendezvous, Switch
 from replan_client.torch.reporting import Reporter
 from replan_client.torch.runner import Runner
 from replan_client.torch.shapes import agree_on_specs
 from replan_client.torch.spec import spec_of
 from replan_client.torch.state import TrainingState
 from replan_client.torch.training import Training
-from replan_client.torch.training_errors import ExcludedError, RendezvousError
+from replan_client.torch.training_errors import ExcludedError, PeerFailedError, RendezvousError, TrainedCodeError
 from replan_client.torch.training_result import GenerationRecord, IterationReport, TrainingResult
 
 _LOG = logging.getLogger("replan_client")
+_AFTER_FAILURE = "mend what failed, then start anew from a checkpoint, with an empty store"
 _MOST_ATTEMPTS = 20
 """Attempts at one epoch without an iteration completed, after which something else than failures is wrong."""
 
@@ -70,11 +72,28 @@ class TrainingLoop:
         self._attempted: tuple[int, int | None] | None = None
         self._num_attempts = 0
         self._links: Links | None = None
+        self._generation: Generation | None = None
+        self._iteration: int | None = None
         self._losses: dict[int, Mapping[tuple[int, int], float]] = {}
         self._records: list[GenerationRecord] = []
 
     def run(self) -> TrainingResult:
-        """Train to the end."""
+        """Train to the end; raises as :meth:`replan_client.torch.trainer.Trainer.train` does."""
+        try:
+            self._run()
+        except Exception as error:
+            if not is_of_the_code(error):
+                raise
+            failure = WorkerFailure.of(self._name, self._iteration, error)
+            self._tell(failure)
+            if isinstance(error, ClientError):
+                raise
+            raise TrainedCodeError(
+                f"{failure}; it ended training of job {self._job_id!r} for all its workers", hint=_AFTER_FAILURE
+            ) from error
+        return self._result()
+
+    def _run(self) -> None:
         at_least = 1
         while not self._rendezvous.is_finished():
             began = time.monotonic()
@@ -86,12 +105,8 @@ class TrainingLoop:
             at_least = assignment.number
             if formed is not None:
                 self._begin(formed, state, before, began)
-                at_least, is_finished = self._train_in(formed, state)
-                if is_finished:
-                    break
-        if not self._records:
-            self._require_same_end()
-        return self._result()
+                at_least = self._train_in(formed, state)
+        self._require_good_end()
 
     def close(self) -> None:
         """Close the connections."""
@@ -99,12 +114,27 @@ class TrainingLoop:
             self._links.close()
             self._links = None
 
-    def _require_same_end(self) -> None:
-        """Training ended without this worker: too late for it, or the store is that of a job that was to be shorter or longer."""
-        finished, expected = self._rendezvous.finished_after(), self._training.num_iterations
-        if finished != expected:
+    def _tell(self, failure: WorkerFailure) -> None:
+        """Have all others end too. Whoever waits for this worker finds training over before it could report it as dead."""
+        _LOG.error("job %s: %s; training ends for all workers", self._job_id, failure)
+        try:
+            self._rendezvous.mark_finished(failure)
+            if self._generation is not None:
+                self._rendezvous.break_up(self._generation)
+        except torch.distributed.DistError as error:
+            # They cannot go on without the store either.
+            _LOG.error("job %s: the others cannot be told, the store does not answer: %s", self._job_id, error)
+
+    def _require_good_end(self) -> None:
+        """Training has ended: for a worker's failure, or without this worker, which came too late or to another job's store."""
+        ending, expected = self._rendezvous.ending(), self._training.num_iterations
+        if isinstance(ending, WorkerFailure):
+            raise PeerFailedError(f"training of job {self._job_id!r} ended: {ending}", hint=_AFTER_FAILURE)
+        if self._records:
+            return
+        if ending != expected:
             raise RendezvousError(
-                f"the store says that training of job {self._job_id!r} ended after {finished} iterations; expected {expected}",
+                f"the store says that training of job {self._job_id!r} ended after {ending} iterations; expected {expected}",
                 hint="start anew from a checkpoint, with an empty store",
             )
         _LOG.warning("job %s: training had ended before %s joined; nothing is left to do", self._job_id, self._name)
@@ -209,6 +239,7 @@ class TrainingLoop:
         """Take a formed generation in the place of the one before, which all have left by now: nothing in it is still read."""
         self.close()
         self._links = formed.links
+        self._generation = formed.generation
         self._kept_before = None
         self._has_trained = True
         self._version = version = formed.decision.version
@@ -235,31 +266,26 @@ class TrainingLoop:
 
     # Iterations
 
-    def _train_in(self, formed: Formed, state: TrainingState) -> tuple[int, bool]:
-        """Train until the generation ends.
-
-        Returns
-        -------
-        tuple[int, bool]
-            The epoch to go on with, or a newer one; and whether training has ended.
-        """
+    def _train_in(self, formed: Formed, state: TrainingState) -> int:
+        """Train until the generation ends; returns the epoch to go on with, or a newer one, unless training is over."""
         try:
             compute = self._compute_for(formed, state)
             runner = Runner(formed.links, compute, before_step=lambda i, stage: self._before_step(state, i, stage))
             while (iteration := state.live) is not None and iteration < self._training.num_iterations:
                 switch = self._look_around(formed, iteration)
                 if switch is not None:
-                    return switch.epoch, False
+                    return switch.epoch
                 self._run_iteration(formed, state, runner, iteration)
         except LinkBrokenError as error:
             _LOG.warning("job %s: %s leaves %s: %s", self._job_id, self._name, formed.generation, error)
-            return self._leave_broken(formed), False
+            return self._leave_broken(formed)
         return self._end(formed)
 
     def _run_iteration(self, formed: Formed, state: TrainingState, runner: Runner, iteration: int) -> None:
         program = formed.assignment.program
         assert program is not None, "only epochs with a program are formed"
         began = time.monotonic()
+        self._iteration = iteration
         result = runner.run_iteration(iteration, program)
         state.complete()
         self._version = state.live
@@ -365,14 +391,14 @@ class TrainingLoop:
         self.close()
         return formed.generation.epoch
 
-    def _end(self, formed: Formed) -> tuple[int, bool]:
+    def _end(self, formed: Formed) -> int:
         """Wait until all have completed the last iteration: until then somebody may have to go back for it."""
         self._rendezvous.publish(formed.generation, "end")
         names = formed.assignment.names
         if self._formation.gather(formed.generation, "end", names, self._version, is_end=True):
             self._rendezvous.mark_finished(self._training.num_iterations)
-            return 0, True
-        return self._leave_broken(formed), False
+            return formed.generation.epoch
+        return self._leave_broken(formed)
 
     def _result(self) -> TrainingResult:
         states = [state for state in self._states.values() if state.live == self._training.num_iterations]

@@ -9,6 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch, the extra of replan-client, is not installed")
 
+from replan_client.torch.failure import WorkerFailure  # noqa: E402
 from replan_client.torch.rendezvous import Generation, Rendezvous, Switch  # noqa: E402
 from replan_client.torch.training_errors import MemberRecordError  # noqa: E402
 from torch.distributed import Store  # noqa: E402
@@ -88,7 +89,26 @@ def test_marks_stay(store: Store) -> None:  # noqa: F811
     rendezvous.mark_begun()
     assert (rendezvous.has_begun(), rendezvous.is_finished()) == (True, False)
     rendezvous.mark_finished(30)
-    assert (rendezvous.is_finished(), rendezvous.finished_after()) == (True, 30)
+    assert (rendezvous.is_finished(), rendezvous.ending()) == (True, 30)
+
+
+def test_one_ending_stands(store: Store) -> None:  # noqa: F811
+    """Of endings told at the same moment one is everybody's, be it a failure or the number of iterations."""
+    failures = [
+        WorkerFailure(worker=f"{i}/0", iteration=i or None, error="ValueError: no", place=None) for i in range(NUM - 1)
+    ]
+    endings = [*failures, 30]
+
+    def end(rendezvous: Rendezvous, index: int) -> int | WorkerFailure:
+        rendezvous.mark_finished(endings[index])
+        return rendezvous.ending()
+
+    found = all_at_once(store, end)
+    assert len(set(found)) == 1
+    assert found[0] in endings
+    for ending in endings:
+        Rendezvous(store, "9/0").mark_finished(ending)
+    assert Rendezvous(store, "9/0").ending() == found[0]
 
 
 def test_a_store_with_something_else_in_it_is_an_error(store: Store) -> None:  # noqa: F811

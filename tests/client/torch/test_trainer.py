@@ -9,17 +9,18 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch, the extra of replan-client, is not installed")
 
 from replan_client.client import Client  # noqa: E402
+from replan_client.torch.failure import WorkerFailure  # noqa: E402
 from replan_client.torch.rendezvous import Rendezvous  # noqa: E402
 from replan_client.torch.trainer import Trainer  # noqa: E402
 from replan_client.torch.training import Training  # noqa: E402
-from replan_client.torch.training_errors import RendezvousError  # noqa: E402
+from replan_client.torch.training_errors import PeerFailedError, RendezvousError  # noqa: E402
 from torch.distributed import PrefixStore, TCPStore  # noqa: E402
 
 
-def trainer(client: Client, num_iterations: int) -> Trainer:
-    """Worker 0/0 of a job that ended after 30 iterations."""
+def trainer(client: Client, num_iterations: int, ending: int | WorkerFailure = 30) -> Trainer:
+    """Worker 0/0 of a job that ended, after 30 iterations if nothing else is said."""
     store = TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
-    Rendezvous(PrefixStore("replan/job", store), "0/1").mark_finished(30)
+    Rendezvous(PrefixStore("replan/job", store), "0/1").mark_finished(ending)
     training = Training(
         build_stage=lambda _: torch.nn.Linear(1, 1),
         make_optimizer=lambda module: torch.optim.SGD(module.parameters()),
@@ -45,3 +46,15 @@ def test_a_store_of_shorter_training_is_refused() -> None:
         pytest.raises(RendezvousError, match=r"ended after 30 iterations; expected 40 .*empty store"),
     ):
         trainer(client, 40).train()
+
+
+def test_a_store_of_training_that_failed_is_refused() -> None:
+    """A worker that is started again after the trained code failed is told what failed, and does not wait for the others."""
+    failure = WorkerFailure(worker="1/0", iteration=7, error="ValueError: bad label", place="train.py:41 in data")
+    with (
+        Client("http://127.0.0.1:9") as client,
+        pytest.raises(
+            PeerFailedError, match=r"worker 1/0 failed in iteration 7: ValueError: bad label \(train.py:41 in data\)"
+        ),
+    ):
+        trainer(client, 30, failure).train()

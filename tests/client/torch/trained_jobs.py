@@ -140,6 +140,9 @@ class Part:
         A point of :mod:`tests.client.torch.dying`, and how many times it comes there until it kills itself.
     store_port
         Port of the store, where it is not the test's.
+    raises
+        Where its code raises, and in which iteration: "build" of a stage, whatever the iteration, the "data" of microbatch 0.1,
+        in "report", where checkpoints are written, or a "device" that fails in a forward.
     """
 
     dies_at: tuple[int, int] | None = None
@@ -148,6 +151,7 @@ class Part:
     rejoins: bool = False
     dies_when: tuple[str, int] | None = None
     store_port: int | None = None
+    raises: tuple[str, int] | None = None
 
 
 class _Act:
@@ -165,8 +169,22 @@ class _Act:
         module.register_forward_hook(lambda *_: self._forward())
         return module
 
+    def build(self, job: TrainedJob, stage: int) -> nn.Module:
+        """A stage whose forwards are counted."""
+        if self._part.raises is not None and self._part.raises[0] == "build":
+            raise KeyError(f"no stage {stage}")
+        return self.module(job.build_stage(stage))
+
+    def data(self, job: TrainedJob, iteration: int, pipeline: int, microbatch: int) -> tuple[Tensor, Tensor]:
+        """The job's data, but for a microbatch that cannot be read."""
+        if (pipeline, microbatch) == (0, 1) and self._part.raises == ("data", iteration):
+            raise ValueError("label 17 is out of range\nof 16")
+        return job.data(iteration, pipeline, microbatch)
+
     def completed(self, report: IterationReport) -> None:
         """After each iteration."""
+        if self._part.raises == ("report", report.iteration):
+            raise OSError("no space left for checkpoints")
         self._next_iteration, self._num_forwards = report.iteration + 1, 0
         self._here.report((report.iteration, report.epoch, report.position.slot))
         if report.iteration == self._part.waits_after:
@@ -176,6 +194,8 @@ class _Act:
 
     def _forward(self) -> None:
         self._num_forwards += 1
+        if self._part.raises == ("device", self._next_iteration):
+            raise torch.AcceleratorError("CUDA error: uncorrectable ECC error encountered")
         if self._part.dies_at == (self._next_iteration, self._num_forwards):
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -189,7 +209,11 @@ def train_worker(
         die_when(*part.dies_when)
     port = part.store_port
     store = here.store() if port is None else TCPStore("127.0.0.1", port, None, False, timeout=timedelta(seconds=30))
-    training = job.training(build_stage=lambda stage: act.module(job.build_stage(stage)), on_iteration=act.completed)
+    training = job.training(
+        build_stage=lambda stage: act.build(job, stage),
+        data=lambda *index: act.data(job, *index),
+        on_iteration=act.completed,
+    )
     with Client(url, attempt_s=5.0, total_s=20.0) as client:
         trainer = Trainer(client, job_id, here.name, store, training, rejoin=part.rejoins, limits=limits)
         try:
