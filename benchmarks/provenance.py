@@ -15,6 +15,9 @@ ROOT = Path(__file__).parent.parent
 
 PACKAGES = ("replan", "numpy", "numba", "ortools", "pulp", "highspy", "pyscipopt")
 
+SOURCES = ("planner", "solver_models", "benchmarks", "cli", "examples", "pyproject.toml")
+"""What results depend on; a change anywhere else is none of them."""
+
 _GIT_S = 30
 
 
@@ -27,7 +30,7 @@ class Provenance:
     commit
         Full hash; ``None`` outside a checkout.
     changes
-        Hash of what differs from the commit, new files included; ``None`` where nothing does.
+        Hash of how :data:`SOURCES` differ from the commit, new files included; ``None`` where they do not.
     versions
         Version of Python and of each package, ``None`` for one that is not installed.
     machine
@@ -68,11 +71,11 @@ def here() -> Provenance:
 
 
 def _changes() -> str | None:
-    """Hash of everything in the folders of code that the commit does not have."""
-    status = _git("status", "--porcelain", "--untracked-files=all", "--", "*.py", "*.json", "*.yaml", "*.toml") or ""
+    """Hash of everything in :data:`SOURCES` that the commit does not have."""
+    status = _git("status", "--porcelain", "--untracked-files=all", "--", *SOURCES) or ""
     if not status:
         return None
-    found = hashlib.sha256((_git("diff", "HEAD", "--", "*.py", "*.json", "*.yaml", "*.toml") or "").encode())
+    found = hashlib.sha256((_git("diff", "HEAD", "--", *SOURCES) or "").encode())
     for line in sorted(status.splitlines()):
         if line.startswith("?? "):
             path = ROOT / line[3:].strip('"')

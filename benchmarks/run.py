@@ -180,7 +180,7 @@ def _require_same_source(source: Provenance, rows: Sequence[Row], *, force: bool
         mine = source.to_dict()
         told = "; ".join(f"{name} {row.source[name]}, here {mine[name]}" for name, row in sorted(differing.items()))
         raise BenchmarkSourceError(
-            f"the file has rows of another {' and '.join(sorted(differing))}: {told}",
+            f"the file has rows with another {' and '.join(sorted(differing))}: {told}",
             hint="write to another file, or go on with --force: the new rows then say what differs",
         )
     return tuple(sorted(differing))
