@@ -18,7 +18,7 @@ from planner.problem import Optimizer, Problem
 from planner.schedule import Schedule, TimedOperation, schedule_from_orders
 from planner.timing import time_schedule
 
-MOST_OPERATIONS = 1_000_000
+MOST_OPERATIONS = 300_000
 """Larger problems are left out: these are built operation by operation in Python."""
 
 Sequences = dict[Worker, list[list[Operation]]]
