@@ -40,7 +40,7 @@ def measure(instance: Instance, contender: Contender, options: SolveOptions) -> 
         return Measurement(status="not_installed", leaves_out=contender.leaves_out)
     base = resident_bytes()
     forget_peak()
-    began = time.perf_counter()
+    began, cpu_began = time.perf_counter(), time.process_time()
     try:
         answer = contender.solve(instance.problem, options)
     except (OptionError, NoPlanError) as error:
@@ -50,7 +50,7 @@ def measure(instance: Instance, contender: Contender, options: SolveOptions) -> 
     except (ScheduleError, SolverCrashedError) as error:
         status = "invalid" if isinstance(error, ScheduleError) else "crashed"
         return Measurement(status=status, leaves_out=contender.leaves_out, detail=error.message)
-    solve_s = time.perf_counter() - began
+    solve_s, cpu_s = time.perf_counter() - began, time.process_time() - cpu_began
     found = Measurement(
         status=answer.status,
         found_by=answer.found_by if answer.schedule is not None else "",
@@ -58,6 +58,7 @@ def measure(instance: Instance, contender: Contender, options: SolveOptions) -> 
         period_ns=answer.period_ns,
         bound_ns=answer.bound_ns,
         solve_s=solve_s,
+        solve_cpu_s=cpu_s,
         base_bytes=base,
         solve_peak_bytes=peak_bytes(),
         detail=answer.detail,

@@ -31,8 +31,9 @@ class Row(BaseModel):
 
     ``status`` is a solver's, or ``not_applicable`` (its problem is not one that the contender takes), ``not_installed``,
     ``invalid`` (the answer failed a check), ``overran`` (its process was killed) or ``crashed``. ``leaves_out`` says what the
-    problem lacks by which the schedule was validated, ``gap`` is to ``bound_ns``, of the whole problem. Bytes are of the process
-    that ran it, without solvers' own child processes: before, at most while it solved, and at most while it checked.
+    problem lacks by which the schedule was validated, ``gap`` is to ``bound_ns``, of the whole problem. CPU seconds and bytes are of
+    the process that ran it, without solvers' own child processes: bytes before, at most while it solved, and at most while it
+    checked.
     ``forced`` names what differs from earlier rows of the file that it was added to by force.
     """
 
@@ -66,6 +67,7 @@ class Row(BaseModel):
     gap: Annotated[float, Field(ge=-1, le=1e9)] | None = None
     schedule_sha256: Hex | None = None
     solve_s: Seconds = 0.0
+    solve_cpu_s: Seconds = 0.0
     check_s: Seconds = 0.0
     base_bytes: Count | None = None
     solve_peak_bytes: Count | None = None
@@ -106,6 +108,7 @@ class Measurement:
     bound_ns: int = 0
     schedule_sha256: str | None = None
     solve_s: float = 0.0
+    solve_cpu_s: float = 0.0
     check_s: float = 0.0
     base_bytes: int | None = None
     solve_peak_bytes: int | None = None
