@@ -31,10 +31,9 @@ class Row(BaseModel):
 
     ``status`` is a solver's, or ``not_applicable`` (its problem is not one that the contender takes), ``not_installed``,
     ``invalid`` (the answer failed a check), ``overran`` (its process was killed) or ``crashed``. ``leaves_out`` says what the
-    problem lacks by which the schedule was validated, ``gap`` is to ``bound_ns``, of the whole problem. CPU seconds and bytes are of
-    the process that ran it, without solvers' own child processes: bytes before, at most while it solved, and at most while it
-    checked.
-    ``forced`` names what differs from earlier rows of the file that it was added to by force.
+    problem lacks by which the schedule was validated, ``gap`` is to ``bound_ns``, of the whole problem. CPU seconds and bytes
+    are of the process that ran it, without solvers' own child processes: bytes before, at most while it solved, and at most
+    while it checked. ``forced`` names what differs from earlier rows of the file that it was added to by force.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
