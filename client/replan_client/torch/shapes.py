@@ -15,6 +15,7 @@ from torch.func import functional_call
 
 from replan_client.torch.errors import LinkBrokenError, StageShapeError
 from replan_client.torch.spec import TensorSpec, spec_of
+from replan_client.torch.volatile import undisturbed
 
 _DTYPES = {
     str(dtype).removeprefix("torch."): dtype
@@ -63,7 +64,8 @@ def output_spec(stage: int, module: nn.Module, given: TensorSpec, *, device: tor
         If the module does not take that, or gives something other than one tensor.
     """
     before = "the data gives" if stage == 0 else f"stage {stage - 1} gives"
-    with FakeTensorMode(allow_non_fake_inputs=True) as fake, torch.no_grad():
+    # Extra states are no tensors of the module, so no fake ones stand in for them.
+    with undisturbed({stage: module}), FakeTensorMode(allow_non_fake_inputs=True) as fake, torch.no_grad():
         # A buffer that the module changes must be a fake one too.
         state = {name: fake.from_tensor(value) for name, value in (*module.named_parameters(), *module.named_buffers())}
         try:

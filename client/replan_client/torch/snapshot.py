@@ -1,8 +1,8 @@
 """Everything of a worker's stages that training changes, as named tensors and numbers, with a layout that can be described.
 
-Tensors are parameters, persistent buffers, and what the optimizers keep of each parameter; numbers are what else optimizers keep,
-and the options of their groups, so that a changed learning rate is copied too. Nothing is pickled: a layout is JSON, and the
-tensors' bytes follow in its order.
+Tensors are parameters, persistent buffers, what the optimizers keep of each parameter, and those in extra states of modules.
+Numbers are what else optimizers keep, the options of their groups, so that a changed learning rate is copied too, and the forms
+of extra states. Nothing is pickled: a layout is JSON, and the tensors' bytes follow in its order.
 """
 
 from __future__ import annotations
@@ -10,17 +10,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from replan_client.torch.extra_state import Number, PackedState
 from replan_client.torch.training_errors import StateFormatError
-
-Number: TypeAlias = int | float | bool | str | list["Number"] | None
+from replan_client.torch.volatile import Volatile
 
 MAX_LAYOUT_BYTES = 64 * 1024 * 1024
 """Longest layout that is read."""
+MAX_EXTRA_BYTES = 256 * 1024 * 1024
+"""Most bytes of the tensors in extra states that are taken from a peer; unlike all others, they may have any shape."""
 _MOST_DIMENSIONS = 8
 _DTYPES = {str(value).removeprefix("torch."): value for value in vars(torch).values() if isinstance(value, torch.dtype)}
 
@@ -32,10 +34,10 @@ class Snapshot:
     Parameters
     ----------
     tensors
-        By name: ``<stage>.parameter.<name>``, ``<stage>.buffer.<name>``, ``<stage>.optimizer.<parameter>.<key>`` or
-        ``<stage>.group.<index>.<key>``.
+        By name: ``<stage>.parameter.<name>``, ``<stage>.buffer.<name>``, ``<stage>.optimizer.<parameter>.<key>``,
+        ``<stage>.group.<index>.<key>`` or ``<stage>.extra.<module>.<index>``.
     numbers
-        By the same names, what is no tensor.
+        By the same names, what is no tensor; by ``<stage>.extra.<module>`` the form of an extra state.
     """
 
     tensors: dict[str, Tensor] = field(default_factory=dict)
@@ -54,6 +56,23 @@ class Snapshot:
         ]
         return json.dumps({"tensors": tensors, "numbers": self.numbers}).encode()
 
+    def extra(self, name: str) -> PackedState:
+        """Extra state of a module, by ``<stage>.extra.<module>``; its tensors are this one's.
+
+        Raises
+        ------
+        StateFormatError
+            If there is none, or its tensors are not numbered from 0 on.
+        """
+        prefix = f"{name}."
+        found = {key.removeprefix(prefix): value for key, value in self.tensors.items() if key.startswith(prefix)}
+        # Modules within this one, whose names begin alike, have extra states of their own.
+        found = {key: value for key, value in found.items() if key.isdigit()}
+        numbered = {key: found[key] for key in map(str, range(len(found))) if key in found}
+        if name not in self.numbers or len(numbered) != len(found):
+            raise StateFormatError(f"a peer's state has no whole {name}; peers run the same modules")
+        return PackedState(form=self.numbers[name], tensors=tuple(numbered.values()))
+
     def take(self, other: Snapshot) -> None:
         """Become a copy of another one; tensors that fit are written over instead of made anew."""
         self.tensors = {
@@ -65,7 +84,7 @@ class Snapshot:
 def view_of(
     modules: Mapping[int, nn.Module],
     optimizers: Mapping[int, torch.optim.Optimizer],
-    buffers: Mapping[str, Tensor] | None = None,
+    volatile: Volatile | None = None,
 ) -> Snapshot:
     """The state of these stages, without copying it.
 
@@ -73,13 +92,14 @@ def view_of(
     ----------
     modules, optimizers
         By stage.
-    buffers
-        Persistent buffers by full name; ``None``: those of the modules.
+    volatile
+        Buffers and extra states of these stages; ``None``: those that the modules hold now.
 
     Raises
     ------
     StateFormatError
-        If an optimizer holds a parameter that its module has not, or keeps what is neither tensor nor number.
+        If an optimizer holds a parameter that its module has not, or keeps what is neither tensor nor number, or an extra state
+        cannot be copied.
     """
     view = Snapshot()
     for stage, module in modules.items():
@@ -100,19 +120,12 @@ def view_of(
                     )
                 for key, value in optimizer.state.get(parameter, {}).items():
                     _put(view, f"{stage}.optimizer.{names[id(parameter)]}", key, value)
-    view.tensors |= persistent_buffers(modules) if buffers is None else buffers
+    volatile = Volatile.of(modules) if volatile is None else volatile
+    view.tensors |= volatile.buffers
+    for owner, packed in volatile.extras.items():
+        view.numbers[owner] = packed.form
+        view.tensors |= {f"{owner}.{index}": tensor for index, tensor in enumerate(packed.tensors)}
     return view
-
-
-def persistent_buffers(modules: Mapping[int, nn.Module]) -> dict[str, Tensor]:
-    """Buffers that belong to the modules' state, by full name; what is only derived from other things is left out."""
-    found = {}
-    for stage, module in modules.items():
-        kept = module.state_dict(keep_vars=True).keys()
-        for name, buffer in module.named_buffers():
-            if name in kept:
-                found[f"{stage}.buffer.{name}"] = buffer
-    return found
 
 
 def restore(
@@ -123,8 +136,9 @@ def restore(
         for name, parameter in module.named_parameters():
             _overwrite(parameter.detach(), snapshot.tensors[f"{stage}.parameter.{name}"])
         _restore_optimizer(snapshot, stage, module, optimizers[stage])
-    for name, buffer in persistent_buffers(modules).items():
-        _overwrite(buffer, snapshot.tensors[name])
+    buffers = {name: tensor for name, tensor in snapshot.tensors.items() if _kind_of(name) == "buffer"}
+    extras = {name: snapshot.extra(name) for name in snapshot.numbers if _kind_of(name) == "extra"}
+    Volatile(buffers=buffers, extras=extras).restore(modules)
 
 
 def empty_like_layout(content: bytes, own: Snapshot) -> Snapshot:
@@ -147,23 +161,34 @@ def empty_like_layout(content: bytes, own: Snapshot) -> Snapshot:
     snapshot = Snapshot(numbers=document["numbers"])
     for name in snapshot.numbers:
         stage, kind, rest = name.split(".", 2) if name.count(".") >= 2 else ("", "", "")
-        is_group = kind == "group" and name in own.tensors | own.numbers
-        if not is_group and f"{stage}.parameter.{rest.rpartition('.')[0]}" not in own.tensors:
+        is_own = name in own.numbers if kind == "extra" else kind == "group" and name in own.tensors | own.numbers
+        if not is_own and f"{stage}.parameter.{rest.rpartition('.')[0]}" not in own.tensors:
             raise StateFormatError(
                 f"a peer's state has {name[:100]}, which nothing here has; peers run the same modules"
             )
+    extra_bytes = 0
     for entry in document["tensors"]:
         name, dtype, shape = _parse_entry(entry)
         if name in snapshot.tensors:
             raise StateFormatError(f"a peer's state has {name} twice")
         device = _device_for(name, dtype, shape, own)
+        extra_bytes += _extra_bytes(name, dtype, shape)
+        if extra_bytes > MAX_EXTRA_BYTES:
+            raise StateFormatError(f"a peer's extra states have more than {MAX_EXTRA_BYTES} bytes of tensors")
         snapshot.tensors[name] = torch.empty(shape, dtype=dtype, device=device)
-    expected = {name for name in own.tensors if name.split(".", 2)[1] in ("parameter", "buffer")}
+    expected = {name for name in own.tensors if _kind_of(name) in ("parameter", "buffer")}
     if missing := sorted(expected - snapshot.tensors.keys()):
         raise StateFormatError(
             f"a peer's state has no {missing[0]}, as {len(missing)} in all; peers run the same modules"
         )
+    for name in own.numbers:
+        if _kind_of(name) == "extra":
+            snapshot.extra(name).value()
     return snapshot
+
+
+def _kind_of(name: str) -> str:
+    return name.split(".", 2)[1]
 
 
 def _put(view: Snapshot, owner: str, key: object, value: Any) -> None:
@@ -239,15 +264,15 @@ def _overwrite(into: Tensor, value: Tensor) -> None:
 def _parse_layout(content: bytes) -> dict[str, Any]:
     try:
         document = json.loads(content)
+        is_sound = (
+            isinstance(document, dict)
+            and set(document) == {"tensors", "numbers"}
+            and isinstance(document["tensors"], list)
+            and isinstance(document["numbers"], dict)
+            and all(map(_is_number, document["numbers"].values()))
+        )
     except (ValueError, RecursionError) as error:
         raise StateFormatError(f"a peer's layout cannot be read: {content[:100]!r}") from error
-    is_sound = (
-        isinstance(document, dict)
-        and set(document) == {"tensors", "numbers"}
-        and isinstance(document["tensors"], list)
-        and isinstance(document["numbers"], dict)
-        and all(map(_is_number, document["numbers"].values()))
-    )
     if not is_sound:
         raise StateFormatError(f"a peer's layout has another form: {content[:100]!r}")
     return dict(document)
@@ -272,9 +297,15 @@ def _device_for(name: str, dtype: torch.dtype, shape: tuple[int, ...], own: Snap
         if parameter is not None and torch.Size(shape).numel() <= max(parameter.numel(), 1):
             # Counters of steps stay with the CPU, as torch.optim keeps them where it does not capture graphs.
             return parameter.device if len(shape) or mine is None else mine.device
+    elif kind == "extra" and f"{stage}.extra.{rest.rpartition('.')[0]}" in own.numbers:
+        return torch.device("cpu") if mine is None else mine.device
     elif mine is not None and (mine.dtype, tuple(mine.shape)) == (dtype, shape):
         return mine.device
     found = "nothing" if mine is None else f"{mine.dtype} of shape {tuple(mine.shape)}"
     raise StateFormatError(
         f"a peer's state has {name}, {dtype} of shape {shape}; here it is {found}", hint="peers run the same modules"
     )
+
+
+def _extra_bytes(name: str, dtype: torch.dtype, shape: tuple[int, ...]) -> int:
+    return torch.Size(shape).numel() * dtype.itemsize if _kind_of(name) == "extra" else 0

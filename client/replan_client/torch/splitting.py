@@ -9,6 +9,7 @@ from torch import nn
 
 from replan_client.torch.spec import TensorSpec
 from replan_client.torch.stage import Stage
+from replan_client.torch.volatile import undisturbed
 
 _TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-3}
 """Largest difference between the two, relative to the largest gradient; sums may be taken in another order."""
@@ -39,7 +40,8 @@ def why_not_splittable(module: nn.Module, spec: TensorSpec, *, device: torch.dev
         torch.manual_seed(_SEED)
         value = torch.randn(spec.shape, dtype=spec.dtype, device=device)
         try:
-            whole = _gradients(trial, value, split=False)
+            with undisturbed({0: trial}):
+                whole = _gradients(trial, value, split=False)
             halves = _gradients(trial, value, split=True)
         # A module may raise anything, and its backward too.
         except Exception as error:

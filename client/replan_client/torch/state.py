@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from replan_client.torch.agreement import Held
-from replan_client.torch.snapshot import Snapshot, empty_like_layout, persistent_buffers, restore, view_of
+from replan_client.torch.snapshot import Snapshot, empty_like_layout, restore, view_of
+from replan_client.torch.volatile import Volatile
 
 
 class TrainingState:
@@ -20,7 +21,7 @@ class TrainingState:
 
     A version counts the iterations completed. ``live`` is the one that the modules hold; parameters change only between
     :meth:`keep` and :meth:`complete`, so it stays whole however far into the next iteration its worker came. Persistent buffers
-    do change on the way: those of the iteration's start are kept apart and belong to the version.
+    and extra states of modules do change on the way: those of the iteration's start are kept apart and belong to the version.
 
     Parameters
     ----------
@@ -51,9 +52,8 @@ class TrainingState:
         self._live = version
         self._kept: int | None = None
         self._snapshot = Snapshot()
-        self._buffers: dict[str, Tensor] = {}
-        self._keep_buffers()
-        view_of(self.modules, self.optimizers)
+        self._volatile = Volatile.of(self.modules).copied()
+        self._view()
 
     @property
     def stages(self) -> tuple[int, ...]:
@@ -86,7 +86,7 @@ class TrainingState:
         """All optimizers have stepped: the modules hold the next version."""
         assert self._live is not None and self._kept == self._live, "kept before the first step"
         self._live += 1
-        self._keep_buffers()
+        self._volatile = Volatile.of(self.modules).copied()
 
     def adopt(self, version: int) -> None:
         """Go on from a version that is held, from the start of its next iteration; gradients of what was begun are dropped."""
@@ -94,10 +94,9 @@ class TrainingState:
         if version != self._live:
             restore(self._snapshot, self.modules, self.optimizers)
             self._live = version
-            self._keep_buffers()
+            self._volatile = Volatile.of(self.modules).copied()
         else:
-            for name, buffer in persistent_buffers(self.modules).items():
-                buffer.copy_(self._buffers[name])
+            self._volatile.restore(self.modules)
         self.is_initial = False
         for module in self.modules.values():
             module.zero_grad(set_to_none=True)
@@ -125,7 +124,4 @@ class TrainingState:
         self._kept = version
 
     def _view(self) -> Snapshot:
-        return view_of(self.modules, self.optimizers, self._buffers)
-
-    def _keep_buffers(self) -> None:
-        self._buffers = {name: buffer.detach().clone() for name, buffer in persistent_buffers(self.modules).items()}
+        return view_of(self.modules, self.optimizers, self._volatile)

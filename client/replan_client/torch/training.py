@@ -27,6 +27,7 @@ class Training:
     build_stage
         Makes the module of a stage: one tensor in, one out; the last stage's output goes to ``loss_fn``. It is called for any
         stage at any time, since a worker may move. At the start all peers take the parameters of the lowest pipeline's worker.
+        What modules keep beside parameters and persistent buffers has to stand in their extra states, to be copied with them.
     make_optimizer
         Makes the optimizer of a stage's module, from that module's parameters alone. Its state is made of tensors and numbers.
     data

@@ -11,9 +11,11 @@ import torch.distributed as dist
 from replan_client.torch.errors import LinkBrokenError, StageShapeError
 from replan_client.torch.shapes import StageSpec, agree_on_specs, output_spec
 from replan_client.torch.spec import TensorSpec
+from replan_client.torch.splitting import why_not_splittable
 from torch import nn
 
 from tests.client.torch.processes import Here, processes
+from tests.client.torch.test_state import Calibrated
 
 TOKENS = TensorSpec(shape=(2, 5), dtype=torch.int64)
 FLOATS = TensorSpec(shape=(2, 5), dtype=torch.float32)
@@ -84,6 +86,17 @@ def _agree(here: Here, stages: tuple[int, ...], widths: tuple[int, ...]) -> Mapp
         return agree_on_specs(here.store(), modules, TOKENS, num_stages=len(widths) // 2, timeout_s=here.limit_s)
     except StageShapeError as error:
         return str(error)
+
+
+def test_trials_leave_extra_states_as_they_are() -> None:
+    """Layers that watch what passes them see neither the tensors without content nor the random numbers of trials."""
+    module = Calibrated()
+    module(torch.ones(2, 3))
+    spec = TensorSpec(shape=(2, 3), dtype=torch.float32)
+    assert output_spec(0, module, spec) == spec
+    # Were it not for the same state before both, the whole and the halved backward would differ.
+    assert why_not_splittable(nn.Sequential(module, nn.Linear(3, 3)), spec) is None
+    assert (module.num_calls, [float(value) for value in module.seen]) == (1, [1.0])
 
 
 def test_stages_of_other_workers_are_learnt_of() -> None:

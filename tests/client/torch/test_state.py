@@ -32,21 +32,60 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
+class Calibrated(nn.Module):
+    """Scales by the largest values that it has seen, which it keeps in an extra state that grows, as low-precision layers do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[torch.Tensor] = []
+        self.num_calls = 0
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """What it has seen."""
+        return {"history": torch.stack(self.seen) if self.seen else None, "calls": (self.num_calls, "float64")}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Take over what another one has seen."""
+        self.seen = [] if state["history"] is None else list(state["history"])
+        self.num_calls, kind = state["calls"]
+        assert kind == "float64"
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        """Run it."""
+        self.seen.append(value.detach().abs().max())
+        self.num_calls += 1
+        return value / torch.stack(self.seen).max()
+
+
+class Outer(Calibrated):
+    """One within another: the name of the inner one begins with that of the outer one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_module("0", Calibrated())
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        """Run it."""
+        inner: torch.Tensor = self.get_submodule("0")(super().forward(value))
+        return inner
+
+
 class Uneven(nn.Module):
-    """Parameters of several types and shapes, a normalisation with buffers, a derived buffer, and a parameter never used."""
+    """Parameters of several types and shapes, buffers that count and are derived, extra states, and a parameter never used."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
         torch.manual_seed(seed)
         self.optimizer = nn.Linear(4, 4, dtype=torch.float64)  # a name that also stands in a snapshot's names
         self.norm = nn.BatchNorm1d(4, dtype=torch.float64)
+        self.outer = Outer()
         self.scale = nn.Parameter(torch.rand((), dtype=torch.float64))
         self.unused = nn.Parameter(torch.rand(3, dtype=torch.float32))
         self.register_buffer("derived", torch.arange(4), persistent=False)
 
     def forward(self, value: torch.Tensor) -> torch.Tensor:
         """Run it."""
-        return self.norm(self.optimizer(value)) * self.scale
+        return self.norm(self.outer(self.optimizer(value))) * self.scale
 
 
 def state_of(kind: str, seed: int = 1, version: int | None = 0) -> TrainingState:
@@ -189,6 +228,14 @@ def entry(document: dict[str, Any], name: str) -> list[Any]:
     return next(e for e in document["tensors"] if e[0] == name)
 
 
+def nested(depth: int) -> list[Any]:
+    """The form of a tensor in so many lists."""
+    form: list[Any] = ["tensor"]
+    for _ in range(depth):
+        form = ["list", form]
+    return form
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -211,6 +258,20 @@ def entry(document: dict[str, Any], name: str) -> list[Any]:
         lambda d: d["numbers"].update({"2.optimizer.other.key": 1}),
         lambda d: d["numbers"].update({"2.group.7.lr": 1}),
         lambda d: d["numbers"].update({"lr": 1}),
+        lambda d: d["numbers"].update({"2.extra.norm": 1}),
+        lambda d: d["numbers"].update({"2.extra.outer.0.0": 1}),
+        lambda d: d["numbers"].pop("2.extra.outer"),
+        lambda d: d["numbers"].update({"2.extra.outer": ["tensor", 1]}),
+        lambda d: d["numbers"].update({"2.extra.outer": ["list", ["tensor"], ["tensor"]]}),
+        lambda d: d["numbers"].update({"2.extra.outer": ["list"]}),
+        lambda d: d["numbers"].update({"2.extra.outer": ["set", ["tensor"]]}),
+        lambda d: d["numbers"].update({"2.extra.outer": ["dict", ["a", ["tensor"], 1]]}),
+        lambda d: d["numbers"].update({"2.extra.outer": ["dict", [1, ["tensor"]]]}),
+        lambda d: d["numbers"].update({"2.extra.outer": []}),
+        lambda d: d["numbers"].update({"2.extra.outer": nested(40)}),
+        lambda d: d["tensors"].append(["2.extra.outer.2", "float64", [4]]),
+        lambda d: d["tensors"].append(["2.extra.norm.0", "float64", [4]]),
+        lambda d: entry(d, "2.extra.outer.0").__setitem__(2, [2**26]),
         lambda d: d["numbers"].update({"2.group.0.lr": {}}),
     ],
 )
@@ -230,6 +291,13 @@ def test_layouts_of_other_modules_are_refused(change: Callable[[dict[str, Any]],
 @pytest.mark.parametrize("content", [b"", b"[]", b"\xff", b'{"tensors": [', b"[" * 100_000])
 def test_layouts_that_cannot_be_read_are_refused(content: bytes) -> None:
     """Bytes that are no layout are an error."""
+    with pytest.raises(StateFormatError):
+        state_of("sgd").begin_receiving(content)
+
+
+def test_layouts_nested_without_end_are_refused() -> None:
+    """Forms of extra states are lists in lists, of which a peer may send any number."""
+    content = b'{"tensors": [], "numbers": {"2.extra.outer": ' + b"[" * 900 + b"]" * 900 + b"}}"
     with pytest.raises(StateFormatError):
         state_of("sgd").begin_receiving(content)
 

@@ -39,6 +39,30 @@ LIMITS = Limits(
 """Short times, for tests that stop and kill processes."""
 
 
+class Annealed(nn.Module):
+    """Grows what passes it a little with each optimizer step, which it counts in an extra state: nowhere else does it stand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.num_steps = 0
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """The count."""
+        return {"steps": torch.tensor(self.num_steps)}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Take another one's count."""
+        self.num_steps = int(state["steps"])
+
+    def count(self) -> None:
+        """After a step."""
+        self.num_steps += 1
+
+    def forward(self, value: Tensor) -> Tensor:
+        """Run it."""
+        return value * (1 + 0.01 * self.num_steps)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainedJob:
     """A job, its model and its data. Stages and data follow from seeds, so that every process makes the same.
@@ -81,12 +105,17 @@ class TrainedJob:
         """Module of a stage."""
         with torch.random.fork_rng():
             torch.manual_seed(1000 + stage)
-            inner = nn.Sequential(nn.Linear(WIDTH, 2 * WIDTH), nn.Tanh(), nn.Dropout(0.1), nn.Linear(2 * WIDTH, WIDTH))
+            inner = nn.Sequential(
+                nn.Linear(WIDTH, 2 * WIDTH), nn.Tanh(), nn.Dropout(0.1), nn.Linear(2 * WIDTH, WIDTH), Annealed()
+            )
         return inner.to(self.dtype)
 
     def make_optimizer(self, module: nn.Module) -> torch.optim.Optimizer:
         """Optimizer of a stage."""
-        return torch.optim.AdamW(module.parameters(), lr=0.01, weight_decay=0.1)
+        optimizer = torch.optim.AdamW(module.parameters(), lr=0.01, weight_decay=0.1)
+        counting = [part for part in module.modules() if isinstance(part, Annealed)]
+        optimizer.register_step_post_hook(lambda *_: [part.count() for part in counting])
+        return optimizer
 
     def data(self, iteration: int, pipeline: int, microbatch: int) -> tuple[Tensor, Tensor]:
         """Inputs and labels of a microbatch."""
