@@ -30,7 +30,7 @@ def _gaps(view: View) -> bytes | None:
         return None
     figure = _figure(len(suites))
     for axes, suite in zip(_axes(figure, len(suites)), suites, strict=True):
-        rows = view.of(suite)
+        rows = view.longest(suite)
         shown = [name for name in names(rows, "solver") if not name.startswith("rule:")]
         for number, solver in enumerate(shown):
             mine = [row for row in rows if row.solver == solver]

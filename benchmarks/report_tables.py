@@ -91,7 +91,7 @@ def _left_out(rows: Sequence[Row]) -> str:
 
 def gap_table(view: View, suite: str) -> str:
     """Gap of every solver on every instance of a suite; of the single rules the best."""
-    rows = view.of(suite)
+    rows = view.longest(suite)
     solvers = [name for name in names(rows, "solver") if not name.startswith("rule:")]
     with_rules = any(row.solver.startswith("rule:") for row in rows)
     lines = []
@@ -116,7 +116,7 @@ def techniques(view: View) -> str:
     """What each technique is worth: periods over ours, on instances where all have one."""
     lines = []
     for suite in view.suites:
-        grouped = list(by_instance(view.of(suite)).values())
+        grouped = list(by_instance(view.longest(suite)).values())
         periods = [[mean_period(mine, name) for name, _ in TECHNIQUES] for mine in grouped]
         whole = [[p for p in found if p is not None] for found in periods if None not in found]
         for number, (name, what) in enumerate(TECHNIQUES if whole else ()):
@@ -131,10 +131,13 @@ def integer_program(view: View) -> str:
     """Ours against the integer program, on the same instances with the same deadline."""
     lines, ratios, worse = [], [], 0
     backends = [name for name in names(view.full, "solver") if name.startswith("milp_")]
-    for (suite, instance), mine in by_instance(view.full).items():
+    for ours in view.full:
+        if ours.solver != OURS or ours.period_ns is None or ours.is_failure:
+            continue
+        same = (ours.suite, ours.instance, ours.seed, ours.deadline_s)
+        mine = [row for row in view.full if (row.suite, row.instance, row.seed, row.deadline_s) == same]
         tried = {row.solver: row for row in mine if row.solver in backends and row.status not in UNTRIED}
-        ours = next((row for row in mine if row.solver == OURS), None)
-        if not tried or ours is None or ours.period_ns is None:
+        if not tried:
             continue
         cells = []
         for name in backends:
@@ -147,7 +150,7 @@ def integer_program(view: View) -> str:
             found = "no plan" if row.period_ns is None else f"{row.period_ns / 1000:.3f}"
             cells.append(f"{found} in {row.solve_s:.2f} s, x{ratio:.0f}")
             worse += row.period_ns is not None and row.period_ns < ours.period_ns
-        lines.append([suite, instance, f"{ours.period_ns / 1000:.3f} in {ours.solve_s:.2f} s", *cells])
+        lines.append([ours.suite, ours.instance, f"{ours.period_ns / 1000:.3f} in {ours.solve_s:.2f} s", *cells])
     if not lines:
         return ""
     verdict = (

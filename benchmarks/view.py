@@ -56,6 +56,12 @@ class View:
         """Full rows of a suite."""
         return tuple(row for row in self.full if row.suite == suite)
 
+    def longest(self, suite: str) -> tuple[Row, ...]:
+        """Of a suite's full rows those with the longest deadline that their solver was given."""
+        rows = self.of(suite)
+        most = {solver: max(row.deadline_s for row in rows if row.solver == solver) for solver in names(rows, "solver")}
+        return tuple(row for row in rows if row.deadline_s == most[row.solver])
+
     def gap(self, row: Row) -> float | None:
         """Gap of a row to the best bound of its instance; ``None`` where it has no plan that stood its checks."""
         bound = self.bounds_ns.get((row.suite, row.instance), 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +13,12 @@ from benchmarks.instance import Instance
 from benchmarks.jobs import worked_example
 from benchmarks.measure import measure
 from planner.errors import OptionError
+from planner.formats.job_file import job_to_document, load_job
+from planner.operation import Worker
 from solver_models import registry
 from solver_models.result import SolveOptions
 
+ROOT = Path(__file__).parents[2]
 OPTIONS = SolveOptions(deadline_s=0.3)
 TINY = next(small())
 KNOWN = contenders()
@@ -109,3 +113,18 @@ def test_names_of_contenders_are_their_own() -> None:
         assert isinstance(contender, Contender)
         assert contender.name == name
         assert contender.summary
+
+
+def test_a_whole_command_is_measured_from_its_start_to_its_file() -> None:
+    """On the worked example: the plan that the planner makes too, by `replan plan`, checked by `replan validate`."""
+    job = load_job(ROOT / "examples" / "recycle-worked-example.yaml")
+    instance = Instance(
+        name="worked", problem=job.problem(frozenset({Worker(1, 2)})), job=job_to_document(job), failed_nodes="n06"
+    )
+    found = measure(instance, KNOWN["command"], OPTIONS)
+    assert (found.status, found.period_ns, found.bound_ns) == ("optimal", 27_000, 27_000)
+    assert found.solve_s > 0 < found.check_s
+    assert (found.solve_peak_bytes or 0) > 10 * 2**20
+    found = measure(replace(instance, failed_nodes="x99"), KNOWN["command"], OPTIONS)
+    assert (found.status, found.period_ns) == ("crashed", None)
+    assert "ended with 3" in found.detail

@@ -79,6 +79,9 @@ def test_the_integer_program_is_judged_on_the_same_instances() -> None:
     text = integer_program(view(ours, make_row(solver="milp_cbc", period_ns=999, solve_s=4.0)))
     assert "**The integer program is better in 1 cases.**" in text
     assert integer_program(view(ours)) == ""
+    # With another deadline or seed it is another comparison.
+    others = [make_row(solver="milp_cbc", period_ns=999, deadline_s=60.0), make_row(solver="milp_cbc", seed=1)]
+    assert integer_program(view(ours, *others)) == ""
 
 
 def test_techniques_are_compared_where_all_have_a_plan() -> None:
