@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,6 +151,8 @@ class ResultsWriter:
             raise
 
     def _open(self, path: Path, suites: Sequence[str]) -> None:
+        if not stat.S_ISREG(os.fstat(self._file).st_mode):
+            raise BenchmarkFileError(f"{path} is no regular file; rows can only be added to one")
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

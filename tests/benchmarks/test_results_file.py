@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -137,8 +138,10 @@ def test_two_runs_do_not_add_to_one_file(path: Path) -> None:
 
 
 def test_files_that_cannot_be_opened_are_told(tmp_path: Path) -> None:
-    """Folders, and files that are not there."""
+    """Folders, files that are not there, and devices."""
     with pytest.raises(BenchmarkFileError, match="cannot be read"):
         read_results(tmp_path / "missing.jsonl")
     with pytest.raises(BenchmarkFileError, match="cannot write"):
         ResultsWriter(tmp_path, ["small"])
+    with pytest.raises(BenchmarkFileError, match="no regular file"):
+        ResultsWriter(Path(os.devnull), ["small"])
