@@ -19,7 +19,17 @@ from cli.main import run
 from tests.benchmarks.test_pool import wait_until, workers_of
 
 ROOT = Path(__file__).parents[2]
-RUN = ["bench", "run", "small", "--instances", "D2-P2-M2-*", "--solvers", "list_scheduling,naive,round_robin"]
+RUN = [
+    "bench",
+    "run",
+    "small",
+    "--instances",
+    "D2-P2-M2-*",
+    "--solvers",
+    "list_scheduling,naive,round_robin",
+    "--processes",
+    "1",
+]
 ROWS = 4 * 3
 """Four instances of that shape, three solvers."""
 
