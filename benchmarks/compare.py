@@ -61,6 +61,13 @@ class Pair:
         """Whether both are the same order, operation by operation."""
         return self.before.schedule_sha256 is not None and self.before.schedule_sha256 == self.after.schedule_sha256
 
+    @property
+    def should_repeat(self) -> bool:
+        """Whether both have to be the same order: of the same sources, by a contender that repeats itself."""
+        names = ("commit", "changes", "versions")
+        same_sources = all(getattr(self.before, name) == getattr(self.after, name) for name in names)
+        return same_sources and self.before.is_repeatable and self.after.is_repeatable
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
@@ -85,6 +92,11 @@ class Comparison:
         """Pairs of a verdict, the largest change first."""
         found = [pair for pair in self.pairs if pair.verdict is verdict]
         return tuple(sorted(found, key=_change, reverse=True))
+
+    @property
+    def unrepeated(self) -> tuple[Pair, ...]:
+        """Pairs that should be the same order, and are not."""
+        return tuple(pair for pair in self.pairs if pair.should_repeat and not pair.same_plan)
 
     @property
     def by_solver(self) -> Mapping[str, tuple[Pair, ...]]:

@@ -55,6 +55,7 @@ def measure(instance: Instance, contender: Contender, options: SolveOptions) -> 
         status=answer.status,
         found_by=answer.found_by if answer.schedule is not None else "",
         leaves_out=contender.leaves_out,
+        repeats=contender.repeats,
         period_ns=answer.period_ns,
         bound_ns=answer.bound_ns,
         solve_s=solve_s,

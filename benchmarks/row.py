@@ -21,6 +21,9 @@ FAILED = frozenset(("invalid", "crashed", "overran"))
 UNTRIED = frozenset(("not_applicable", "not_installed"))
 """Statuses of rows in which nothing was tried."""
 
+_UNCUT_SHARE = 0.5
+"""A search that took no more of its deadline was not cut short by it, nor by a share of it."""
+
 Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0, le=2**62)]
 Seconds = Annotated[float, Field(ge=0, le=1e9)]
@@ -31,9 +34,10 @@ class Row(BaseModel):
 
     ``status`` is a solver's, or ``not_applicable`` (its problem is not one that the contender takes), ``not_installed``,
     ``invalid`` (the answer failed a check), ``overran`` (its process was killed) or ``crashed``. ``leaves_out`` says what the
-    problem lacks by which the schedule was validated, ``gap`` is to ``bound_ns``, of the whole problem. CPU seconds and bytes
-    are of the process that ran it, without solvers' own child processes: bytes before, at most while it solved, and at most
-    while it checked. ``forced`` names what differs from earlier rows of the file that it was added to by force.
+    problem lacks by which the schedule was validated, ``repeats`` when the same seed gives the same plan again. ``gap`` is to
+    ``bound_ns``, of the whole problem. CPU seconds and bytes are of the process that ran it, without solvers' own child
+    processes: bytes before, at most while it solved, and at most while it checked. ``forced`` names what differs from earlier
+    rows of the file that it was added to by force.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
@@ -61,6 +65,7 @@ class Row(BaseModel):
     ]
     found_by: str = ""
     leaves_out: str = ""
+    repeats: Literal["always", "unless cut", "by chance"] = "by chance"
     period_ns: Count | None = None
     bound_ns: Count = 0
     gap: Annotated[float, Field(ge=-1, le=1e9)] | None = None
@@ -86,6 +91,12 @@ class Row(BaseModel):
         return (self.suite, self.instance, self.solver, self.seed, self.deadline_s, self.target_gap)
 
     @property
+    def is_repeatable(self) -> bool:
+        """Whether the same sources have to find the same plan again with the same seed."""
+        ended = self.repeats == "unless cut" and self.solve_s < _UNCUT_SHARE * self.deadline_s
+        return self.schedule_sha256 is not None and (self.repeats == "always" or ended)
+
+    @property
     def is_failure(self) -> bool:
         """Whether its status is one that nothing should have."""
         return self.status in FAILED
@@ -103,6 +114,7 @@ class Measurement:
     status: str
     found_by: str = ""
     leaves_out: str = ""
+    repeats: str = "by chance"
     period_ns: int | None = None
     bound_ns: int = 0
     schedule_sha256: str | None = None

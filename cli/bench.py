@@ -247,6 +247,7 @@ def _print_comparison(found: Comparison, *, as_json: bool) -> None:
                 "tolerance": found.tolerance,
                 **{str(verdict): count for verdict, count in counts.items()},
                 "same_plans": sum(pair.same_plan for pair in found.pairs),
+                "unrepeated": len(found.unrepeated),
                 "only_before": found.only_before,
                 "only_after": found.only_after,
                 "rows": [_pair_document(pair) for pair in found.pairs],
@@ -277,6 +278,12 @@ def _print_comparison(found: Comparison, *, as_json: bool) -> None:
             )
         if len(pairs) > _SHOWN_PAIRS:
             click.echo(f"and {len(pairs) - _SHOWN_PAIRS} more; --json lists all")
+    if found.unrepeated:
+        pair = found.unrepeated[0]
+        click.echo(
+            f"\n{len(found.unrepeated)} plans of solvers that repeat themselves are other ones, "
+            f"the first of {pair.after.solver} on {pair.after.instance}"
+        )
     if found.only_before or found.only_after:
         click.echo(f"\nin one file only: {found.only_before} rows before, {found.only_after} after")
 

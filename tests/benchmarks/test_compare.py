@@ -64,6 +64,26 @@ def test_ratios_and_plans() -> None:
     assert mean_ratio([0.5, 2.0]) == 1.0
 
 
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ({"repeats": "always"}, True),
+        ({"repeats": "by chance"}, False),
+        ({"repeats": "unless cut"}, True),
+        # 3 s of a deadline of 5 s: some part of it may have been cut short.
+        ({"repeats": "unless cut", "solve_s": 3.0}, False),
+        ({"repeats": "always", "schedule_sha256": None}, False),
+        ({"repeats": "always", "commit": "0" * 40}, False),
+    ],
+)
+def test_plans_that_should_come_again_and_do_not_are_told(columns: dict[str, Any], expected: bool) -> None:
+    """Only of the same sources, and of what the clock has no part in."""
+    before = make_row(repeats=columns["repeats"])
+    found = compare([before], [make_row(**({"schedule_sha256": "b" * 64} | columns))])
+    assert (len(found.unrepeated) == 1) is expected
+    assert compare([before], [before]).unrepeated == ()
+
+
 def test_files_that_cannot_be_compared_are_told() -> None:
     """Without a row in common, or of different problems of the same name."""
     with pytest.raises(BenchmarkMismatchError, match="no row in common"):
