@@ -29,7 +29,7 @@ _ANNEALING_SHARE = 0.6
 
 _LIST_SHARE = 0.15
 _DROPPING_SHARE = 0.4
-_REPAIR_SHARE = 0.6
+_REPAIR_SHARE = 0.75
 """Shares of a climb's time after which list schedules, stopping broken pipelines and repair hand on to the next."""
 
 _LARGE_REPAIR_SHARE = 0.9

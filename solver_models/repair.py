@@ -1,41 +1,39 @@
 """Repair: start from the schedule that every pipeline would run if nothing had failed, and mend it where something did.
 
-A pipeline that lost no worker and takes in no microbatch of another one goes on as it was. The others fall into *cells*:
-a broken pipeline with those that help it, and whatever shares a helper with them. Microbatches never leave their cell, so
-each cell is a problem of its own, far smaller than the whole. It is scheduled by forward-backward passes whose first
-priorities are the fault-free schedule's times. A fault-free pipeline is small enough to be solved well, and its schedule tells
-each rerouted microbatch when its neighbours expect it; so few passes reach what many from constructed schedules do not.
+A pipeline that lost no worker and takes in no microbatch of another one goes on as it was. The others fall into cells
+(:mod:`solver_models.cells`), each far smaller than the whole. A fault-free pipeline is small enough to be solved well, and
+so is the stretched one (:mod:`solver_models.stretch`) that has a cell's rates; their schedules tell each rerouted microbatch when
+its neighbours expect it. So few passes reach what many from constructed schedules do not. Then the worst cell is annealed.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 
 from planner.bounds import best_bound
-from planner.operation import Worker
 from planner.problem import Problem
 from planner.schedule import IntColumn, Schedule
 from planner.timing import time_schedule
 from solver_models.annealing.search import Order
-from solver_models.annealing.solve import anneal_problem
-from solver_models.list_scheduling.network import nodes_of
+from solver_models.annealing.solve import MOST_ANNEALED_OPERATIONS, anneal_problem
+from solver_models.cells import Cell, find_cells
 from solver_models.list_scheduling.routing import balanced_routing
-from solver_models.list_scheduling.search import ListRun, ListSearch, Trial
+from solver_models.list_scheduling.search import ListRun, ListSearch
 from solver_models.result import SolveOptions
-from solver_models.symmetry import repeat_pipeline
+from solver_models.stretch import starts_in_step, stretched_pipeline
+from solver_models.symmetry import one_pipeline, repeat_pipeline
 
 NAME = "repair"
 
 MOST_KINDS = 3
 """Pipelines of more different numbers of microbatches are not repaired: each number is a problem of its own."""
 
-_PATIENCE_SHARES = (0.8, 0.3, 1.0, 0.6, 0.5, 0.7, 0.9)
 _FAULT_FREE_SHARE = 0.15
-"""Share of the time for solving the fault-free pipelines."""
+_STRETCHED_SHARE = 0.25
+_PASSES_SHARE = 0.6
+"""Shares of the time after which the fault-free pipelines, the stretched ones, and passes hand on to the next."""
 
 
 def repair(search: ListSearch, options: SolveOptions, deadline: float) -> Order | None:
@@ -58,23 +56,23 @@ def repair(search: ListSearch, options: SolveOptions, deadline: float) -> Order 
     if len(kinds) > MOST_KINDS:
         return None
     begun = time.monotonic()
-    each = _FAULT_FREE_SHARE * (deadline - begun) / len(kinds)
-    fault_free = {}
-    for number, kind in enumerate(kinds, start=1):
-        one = _one_pipeline(problem, kind)
-        # As good as it gets, not as the target asks: what is left of it is what mending may cost.
-        bound_ns = best_bound(one).value_ns
-        lists = ListRun(ListSearch(one, balanced_routing(one), bound_ns))
-        # So many cost no more than one construction of the whole.
-        lists.until(begun, at_least=problem.num_pipelines)
-        fault_free[kind] = anneal_problem(one, options, bound_ns, begun + each * number, lists=lists).schedule
-    cells = [_Cell(problem, routing, pipelines, fault_free, target_ns) for pipelines in find_cells(problem, routing)]
-    for cell in cells:
+    spare = deadline - begun
+    # As good as it gets, not as the target asks: what is left of it is what mending may cost.
+    alone = [one_pipeline(problem, kind) for kind in kinds]
+    fault_free = dict(zip(kinds, _solve_all(alone, 0, search, options, begun + _FAULT_FREE_SHARE * spare), strict=True))
+    cells = [Cell(problem, routing, pipelines, target_ns) for pipelines in find_cells(problem, routing)]
+    stretched = [stretched_pipeline(cell.problem, cell.routing) for cell in cells]
+    in_step = _solve_all(stretched, target_ns, search, options, begun + _STRETCHED_SHARE * spare)
+    for cell, one, schedule in zip(cells, stretched, in_step, strict=True):
+        largest = one_pipeline(problem, one.microbatches[0])
+        cell.take_starts(
+            [
+                starts_in_step(cell.problem, one, schedule),
+                starts_in_step(cell.problem, largest, fault_free[one.microbatches[0]]),
+            ]
+        )
         cell.advance()
-    # The period is the worst cell's, so that one is worked on.
-    while (worst := max(cells, key=lambda cell: cell.window_ns)).window_ns > target_ns:
-        if time.monotonic() >= deadline or not worst.advance():
-            break
+    _work_on_worst(cells, target_ns, options, begun + _PASSES_SHARE * spare, deadline)
     orders = [cell.order() for cell in cells]
     found = [order for order in orders if order is not None]
     if len(found) < len(orders):
@@ -83,90 +81,39 @@ def repair(search: ListSearch, options: SolveOptions, deadline: float) -> Order 
     return Order(network=search.network, schedule=schedule, period_ns=period_ns, solver=NAME)
 
 
-def find_cells(problem: Problem, routing: IntColumn) -> list[IntColumn]:
-    """Pipelines that something failed in or is rerouted from or to, by who shares microbatches with whom.
-
-    Returns
-    -------
-    list of arrays of int64
-        Pipelines of each cell, ascending; cells by their first pipeline.
-    """
-    home = np.repeat(np.arange(problem.num_pipelines, dtype=np.int64), problem.microbatches)
-    away = routing != home[:, None]
-    pairs = np.stack([np.broadcast_to(home[:, None], routing.shape)[away], routing[away]], axis=1)
-    cell_of = np.arange(problem.num_pipelines, dtype=np.int64)
-    for a, b in np.unique(pairs, axis=0).tolist():
-        low, high = sorted((int(cell_of[a]), int(cell_of[b])))
-        cell_of[cell_of == high] = low
-    touched = np.union1d(pairs, [worker.pipeline for worker in (*problem.dead, *problem.speeds_ppm)]).astype(np.int64)
-    return [touched[cell_of[touched] == cell] for cell in np.unique(cell_of[touched])]
+def _solve_all(
+    problems: list[Problem], target_ns: int, search: ListSearch, options: SolveOptions, deadline: float
+) -> list[Schedule]:
+    """Schedules of problems of one pipeline, each down to its bound or the target; equal problems are solved once."""
+    distinct = [one for i, one in enumerate(problems) if one not in problems[:i]]
+    begun = time.monotonic()
+    solved = []
+    for number, one in enumerate(distinct, start=1):
+        good_ns = max(target_ns, best_bound(one).value_ns)
+        lists = ListRun(ListSearch(one, balanced_routing(one), good_ns))
+        # So many cost no more than one construction of the whole.
+        lists.until(begun, at_least=max(1, search.problem.num_pipelines // len(distinct)))
+        until = begun + (deadline - begun) * number / len(distinct)
+        solved.append(anneal_problem(one, options, good_ns, until, lists=lists).schedule)
+    return [solved[distinct.index(one)] for one in problems]
 
 
-def _one_pipeline(problem: Problem, microbatches: int) -> Problem:
-    return replace(problem, microbatches=(microbatches,), dead=frozenset(), speeds_ppm={})
+def _work_on_worst(
+    cells: list[Cell], target_ns: int, options: SolveOptions, passes_until: float, deadline: float
+) -> None:
+    """Improve whatever cell has the largest window, since it makes the period: passes first, then annealing."""
+    while cells and (worst := max(cells, key=lambda cell: cell.window_ns)).window_ns > target_ns:
+        if time.monotonic() >= passes_until or not worst.advance():
+            break
+    if any(cell.order() is None for cell in cells):
+        return
+    while cells and (worst := max(cells, key=lambda cell: cell.window_ns)).window_ns > target_ns:
+        small = 3 * worst.problem.num_stages * worst.problem.num_microbatches <= MOST_ANNEALED_OPERATIONS
+        if not small or time.monotonic() >= deadline or not worst.anneal(deadline, options.seed):
+            break
 
 
-def _starts(problem: Problem, schedule: Schedule, microbatches: int) -> IntColumn:
-    """Start of each network node of one fault-free pipeline, shape ``(3 * V * M,)``; 0 for nodes it does not have."""
-    starts = np.zeros(3 * problem.num_stages * microbatches, dtype=np.int64)
-    starts[nodes_of(_one_pipeline(problem, microbatches), schedule)] = schedule.start_ns
-    return starts
-
-
-class _Cell:
-    """The problem of one cell's pipelines alone, renumbered from 0, and the best pass so far."""
-
-    def __init__(
-        self,
-        problem: Problem,
-        routing: IntColumn,
-        pipelines: IntColumn,
-        fault_free: dict[int, Schedule],
-        target_ns: int,
-    ) -> None:
-        self.pipelines = pipelines
-        number = np.full(problem.num_pipelines, -1, dtype=np.int64)
-        number[pipelines] = np.arange(len(pipelines))
-        home = np.repeat(np.arange(problem.num_pipelines, dtype=np.int64), problem.microbatches)
-        self._problem = replace(
-            problem,
-            microbatches=tuple(problem.microbatches[k] for k in pipelines.tolist()),
-            dead=frozenset(Worker(int(number[w.pipeline]), w.slot) for w in problem.dead if number[w.pipeline] >= 0),
-            speeds_ppm={
-                Worker(int(number[w.pipeline]), w.slot): ppm
-                for w, ppm in problem.speeds_ppm.items()
-                if number[w.pipeline] >= 0
-            },
-        )
-        self._search = ListSearch(self._problem, number[routing[number[home] >= 0]], target_ns)
-        self._origin = np.concatenate([_starts(problem, fault_free[m], m) for m in self._problem.microbatches if m])
-        self._more = self._passes()
-        self._best: Trial | None = None
-
-    @property
-    def window_ns(self) -> int:
-        """Largest window of the best pass; 0 where there is none yet."""
-        return 0 if self._best is None else self._best.window_ns
-
-    def advance(self) -> bool:
-        """Try one more pass; say whether there was one."""
-        trial = next(self._more, None)
-        if trial is not None and (self._best is None or trial.window_ns < self._best.window_ns):
-            self._best = trial
-        return trial is not None
-
-    def order(self) -> Schedule | None:
-        """Order of the best pass, in the cell's own numbers of pipelines."""
-        return None if self._best is None else self._best.order(self._problem)
-
-    def _passes(self) -> Iterator[Trial]:
-        for share in _PATIENCE_SHARES:
-            yield from self._search.passes(self._origin, share)
-
-
-def _complete(
-    problem: Problem, cells: list[_Cell], orders: list[Schedule], fault_free: dict[int, Schedule]
-) -> Schedule:
+def _complete(problem: Problem, cells: list[Cell], orders: list[Schedule], fault_free: dict[int, Schedule]) -> Schedule:
     """Order of the whole problem: the cells', and for each other pipeline the one of its number of microbatches."""
     parts = [_rows(order, cell.pipelines) for cell, order in zip(cells, orders, strict=True)]
     others = np.setdiff1d(

@@ -24,6 +24,11 @@ def single_pipeline(problem: Problem) -> Problem | None:
     return replace(problem, microbatches=problem.microbatches[:1])
 
 
+def one_pipeline(problem: Problem, microbatches: int) -> Problem:
+    """The problem of one sound pipeline with this many microbatches."""
+    return replace(problem, microbatches=(microbatches,), dead=frozenset(), speeds_ppm={})
+
+
 def repeat_pipeline(schedule: Schedule, num_pipelines: int) -> Schedule:
     """Run the schedule of one pipeline on every pipeline, each with its own microbatches.
 

@@ -2,9 +2,10 @@
 
 The state is each worker's order. A move shifts one operation within its worker's order; it must keep the worker's memory and
 the order F, I, W of its microbatch. To judge it, only the operations between the places it touches are timed again: whatever
-comes later in the sequence has the reach it had, so the largest window through them is known (the "head and tail" of job-shop
-search, after Taillard 1994, Balas and Vazacopoulos 1998). Most moves are refused at that. For the others the times of
-what follows are repaired where they change, which gives the exact energy, and where the move is taken the reaches of what precedes.
+comes later in the sequence has the reach it had, so the largest window through them is known (the "head and tail" of
+job-shop search, after Taillard 1994, Balas and Vazacopoulos 1998). Most moves are refused at that. For the others the times
+of what follows are repaired where they change, which gives the exact energy; where the move is taken, so are the reaches of
+what comes before.
 
 The energy is the largest slot window plus a small share of what every worker's own window exceeds the target by, so
 that progress on other workers shows before it counts. Most moves are taken from operations on a path that is too long.

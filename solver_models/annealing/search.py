@@ -16,13 +16,15 @@ from solver_models.list_scheduling.network import Network, nodes_of, schedule_in
 
 NAME = "annealing"
 
-_MOVES_PER_NODE = 60
+_ROUNDS = ((0.03, 25), (0.06, 50), (0.12, 75))
+"""Hottest temperature of a round, as a share of the longest operation, and moves for each operation. A round that gains
+nothing is followed by a hotter and longer one."""
+_COLD_SHARE = 0.002
 _LEAST_MOVES = 30_000
 _MOST_MOVES = 3_000_000
-_SLICE_VISITS = 10_000_000
-"""A slice of a round visits about this many operations, some tenths of a second, before the clock is looked at."""
-_HOT_SHARE = 0.15
-_COLD_SHARE = 0.002
+_SLICE_WORK = 200_000_000
+"""A slice of a round makes this many moves over the number of operations, a tenth of a second or two; then the clock is
+looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +62,8 @@ class Annealer:
         self._fixed, self._kin = fixed_rows(network), kin_of(problem)
         self._scale = max(1.0, float(network.duration.max()))
         self._nodes = int((network.worker >= 0).sum())
-        self.round_moves = min(_MOST_MOVES, max(_LEAST_MOVES, _MOVES_PER_NODE * self._nodes))
 
-    def improve(self, order: Order, *, deadline: float, seed: int, stagnation: int = 3) -> Order:
+    def improve(self, order: Order, *, deadline: float, seed: int, stagnation: int = 4) -> Order:
         """Anneal in rounds until the target, the deadline, or ``stagnation`` rounds in a row without a gain.
 
         Parameters
@@ -76,7 +77,7 @@ class Annealer:
         """
         best, idle, number = order, 0, 0
         while best.period_ns > self._target_ns and idle < stagnation and time.monotonic() < deadline:
-            candidate = self._round(best, deadline, seed + 7919 * number, hot=_HOT_SHARE * 0.5**idle)
+            candidate = self.round(best, deadline, seed + 7919 * number, idle)
             number += 1
             if candidate.period_ns < best.period_ns:
                 best, idle = candidate, 0
@@ -84,12 +85,22 @@ class Annealer:
                 idle += 1
         return best
 
-    def _round(self, order: Order, deadline: float, seed: int, hot: float) -> Order:
-        """One cooling from an order; the best order it met, which may be the first."""
+    def round(self, order: Order, deadline: float, seed: int, idle: int) -> Order:
+        """Cool once from an order; return the best order met, which may be the first.
+
+        Parameters
+        ----------
+        order, deadline, seed
+            As in :meth:`improve`.
+        idle
+            Rounds in a row that gained nothing, at least 0: the more, the hotter and longer this one.
+        """
+        hot, moves_a_node = _ROUNDS[min(idle, len(_ROUNDS) - 1)]
+        moves = min(_MOST_MOVES, max(_LEAST_MOVES, moves_a_node * self._nodes))
         network = self._network
         places, first = nodes_of(self._problem, order.schedule), order.schedule.offsets
         release = self._releases(order.schedule)
-        slices = max(1, self.round_moves * self._nodes // _SLICE_VISITS)
+        slices = max(1, moves * self._nodes // _SLICE_WORK)
         cooling = (_COLD_SHARE / hot) ** (1.0 / slices)
         best_places, best_window = places, 2**62
         for number in range(slices):
@@ -106,7 +117,7 @@ class Annealer:
                 release,
                 self._target_ns,
                 self._joint,
-                self.round_moves // slices,
+                moves // slices,
                 temperature,
                 temperature * cooling,
                 seed + number,
@@ -125,4 +136,3 @@ class Annealer:
             release[:] = np.iinfo(np.int64).max
             np.minimum.at(release, schedule.worker_of_row() % slots, schedule.start_ns)
         return release
-

@@ -98,6 +98,13 @@ class ListSearch:
             *self._construct(self.network, RULE_ROUNDS, self._fifo_priority(), patience, np.maximum(spare, 0), limit)
         )
 
+    def by_starts(self, start: IntColumn, patience_share: float) -> Trial:
+        """Construct with starts known from elsewhere as priorities; arguments as in :meth:`passes`."""
+        patience = np.full(self.network.num_workers, int(patience_share * self._forward_ns), dtype=np.int64)
+        return self._trial(
+            *self._construct(self.network, RULE_PRIORITY, start, patience, self._no_wait, self._no_limit)
+        )
+
     def passes(self, start: IntColumn, patience_share: float) -> Iterator[Trial]:
         """Forward-backward passes; each yields the schedule after a backward and a forward pass.
 

@@ -15,9 +15,10 @@ from planner.problem import Optimizer, Problem, Slot, Stage
 from planner.replay import replay
 from planner.schedule import Schedule
 from planner.validation import require_valid
+from solver_models.cells import find_cells
 from solver_models.list_scheduling.routing import balanced_routing
 from solver_models.list_scheduling.search import ListSearch
-from solver_models.repair import MOST_KINDS, find_cells, repair
+from solver_models.repair import MOST_KINDS, repair
 from solver_models.result import SolveOptions
 
 STAGE = Stage(

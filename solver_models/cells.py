@@ -1,0 +1,124 @@
+"""Cells: pipelines that share rerouted microbatches, each a problem of its own.
+
+A broken pipeline and those that help it form a cell, and whoever shares a helper is in the same one. Microbatches never leave
+their cell. Its first orders come from forward-backward passes, and from forward passes alone, whose priorities are times that
+somebody else knows for its pipelines; the best is annealed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from planner.operation import Worker
+from planner.problem import Problem
+from planner.schedule import IntColumn, Schedule
+from solver_models.annealing.search import Annealer, Order, timed_order
+from solver_models.list_scheduling.search import ListSearch, Trial
+
+_PATIENCE_SHARES = (0.8, 0.3, 1.0, 0.6, 0.5, 0.7, 0.9)
+_MOST_IDLE_ROUNDS = 12
+"""Rounds of annealing without a gain after which a cell is left as it is."""
+
+
+def find_cells(problem: Problem, routing: IntColumn) -> list[IntColumn]:
+    """Pipelines that something failed in or is rerouted from or to, by who shares microbatches with whom.
+
+    Returns
+    -------
+    list of arrays of int64
+        Pipelines of each cell, ascending; cells by their first pipeline.
+    """
+    home = np.repeat(np.arange(problem.num_pipelines, dtype=np.int64), problem.microbatches)
+    away = routing != home[:, None]
+    pairs = np.stack([np.broadcast_to(home[:, None], routing.shape)[away], routing[away]], axis=1)
+    cell_of = np.arange(problem.num_pipelines, dtype=np.int64)
+    for a, b in np.unique(pairs, axis=0).tolist():
+        low, high = sorted((int(cell_of[a]), int(cell_of[b])))
+        cell_of[cell_of == high] = low
+    touched = np.union1d(pairs, [worker.pipeline for worker in (*problem.dead, *problem.speeds_ppm)]).astype(np.int64)
+    return [touched[cell_of[touched] == cell] for cell in np.unique(cell_of[touched])]
+
+
+class Cell:
+    """The problem of one cell's pipelines alone, renumbered from 0, and the best order so far.
+
+    Parameters
+    ----------
+    problem, routing
+        The whole instance, and who runs what in it.
+    pipelines
+        Of the cell, ascending.
+    target_ns
+        Period that counts as good enough.
+    """
+
+    def __init__(self, problem: Problem, routing: IntColumn, pipelines: IntColumn, target_ns: int) -> None:
+        self.pipelines = pipelines
+        number = np.full(problem.num_pipelines, -1, dtype=np.int64)
+        number[pipelines] = np.arange(len(pipelines))
+        home = np.repeat(np.arange(problem.num_pipelines, dtype=np.int64), problem.microbatches)
+        self.problem = replace(
+            problem,
+            microbatches=tuple(problem.microbatches[k] for k in pipelines.tolist()),
+            dead=frozenset(Worker(int(number[w.pipeline]), w.slot) for w in problem.dead if number[w.pipeline] >= 0),
+            speeds_ppm={
+                Worker(int(number[w.pipeline]), w.slot): ppm
+                for w, ppm in problem.speeds_ppm.items()
+                if number[w.pipeline] >= 0
+            },
+        )
+        self.routing: IntColumn = number[routing[number[home] >= 0]]
+        self._search = ListSearch(self.problem, self.routing, target_ns)
+        self._more: Iterator[Trial] = iter(())
+        self._best: Trial | None = None
+        self._annealer: Annealer | None = None
+        self._annealed: Order | None = None
+        self._rounds, self._idle_rounds = 0, 0
+
+    @property
+    def window_ns(self) -> int:
+        """Largest window of the best order; 0 where there is none yet."""
+        if self._annealed is not None:
+            return self._annealed.period_ns
+        return 0 if self._best is None else self._best.window_ns
+
+    def take_starts(self, origins: list[IntColumn]) -> None:
+        """Begin passes from starts of all network nodes of the cell, the most promising first."""
+        self._more = self._trials(origins)
+
+    def advance(self) -> bool:
+        """Try one more pass; say whether there was one."""
+        trial = next(self._more, None)
+        if trial is not None and (self._best is None or trial.window_ns < self._best.window_ns):
+            self._best = trial
+        return trial is not None
+
+    def anneal(self, deadline: float, seed: int) -> bool:
+        """Anneal the best order for a round; say whether another one may help."""
+        if self._annealer is None:
+            assert self._best is not None
+            self._annealer = Annealer(self.problem, self._search.network, self._search.target_ns)
+            self._annealed = timed_order(self.problem, self._search.network, self._best.order(self.problem), "")
+        assert self._annealed is not None
+        found = self._annealer.round(self._annealed, deadline, seed + 7919 * self._rounds, self._idle_rounds)
+        self._rounds += 1
+        if found.period_ns < self._annealed.period_ns:
+            self._annealed, self._idle_rounds = found, 0
+        else:
+            self._idle_rounds += 1
+        return self._idle_rounds < _MOST_IDLE_ROUNDS
+
+    def order(self) -> Schedule | None:
+        """The best order, in the cell's own numbers of pipelines; ``None`` where no pass ended in one."""
+        if self._annealed is not None:
+            return self._annealed.schedule
+        return None if self._best is None else self._best.order(self.problem)
+
+    def _trials(self, origins: list[IntColumn]) -> Iterator[Trial]:
+        for share in _PATIENCE_SHARES:
+            for origin in origins:
+                yield self._search.by_starts(origin, share)
+                yield from self._search.passes(origin, share)

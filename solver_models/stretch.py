@@ -1,0 +1,77 @@
+"""The stretched pipeline: one pipeline, sound throughout, that is as slow as a cell's busiest workers make it.
+
+Where a worker runs microbatches of a broken pipeline beside its own, its slot passes each pipeline's microbatches at a lower
+rate and with less memory for each. A single pipeline with that slot's costs longer and its memory smaller by the same factor
+has the same rates everywhere, and is small enough to be solved well. Its times tell when each microbatch of
+the cell is best run at each stage: all pipelines in step, each a little off where they share a worker.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from planner.operation import Worker
+from planner.problem import FULL_SPEED_PPM, Problem
+from planner.schedule import IntColumn, Schedule
+from solver_models.list_scheduling.network import nodes_of
+
+
+def stretched_pipeline(problem: Problem, routing: IntColumn) -> Problem:
+    """Build the stretched pipeline of a routed problem.
+
+    Parameters
+    ----------
+    problem
+        The instance.
+    routing
+        Shape ``(sum(M), V)``: pipeline whose worker runs each microbatch at each stage.
+
+    Returns
+    -------
+    Problem
+        Of one pipeline with as many microbatches as the largest has.
+    """
+    count = max(problem.microbatches)
+    slots, stages = list(problem.slots), list(problem.stages)
+    for s, slot in enumerate(problem.slots):
+        loads = np.bincount(routing[:, slot.stages[0]], minlength=problem.num_pipelines).tolist()
+        busiest = max(
+            load * FULL_SPEED_PPM / problem.speed_ppm(Worker(k, s)) for k, load in enumerate(loads) if load > 0
+        )
+        time, memory = max(1.0, busiest / count), max(1.0, max(loads) / count)
+        for v in slot.stages:
+            stage = problem.stages[v]
+            stages[v] = replace(
+                stage,
+                forward_ns=math.ceil(stage.forward_ns * time),
+                input_grad_ns=math.ceil(stage.input_grad_ns * time),
+                weight_grad_ns=math.ceil(stage.weight_grad_ns * time),
+            )
+        if slot.capacity_bytes is not None:
+            least = sum(problem.stages[v].activation_bytes for v in slot.stages)
+            slots[s] = replace(slot, capacity_bytes=max(least, int(slot.capacity_bytes / memory)))
+    return replace(
+        problem, stages=tuple(stages), slots=tuple(slots), microbatches=(count,), dead=frozenset(), speeds_ppm={}
+    )
+
+
+def starts_in_step(problem: Problem, one: Problem, schedule: Schedule) -> IntColumn:
+    """Start of each of a problem's network nodes if all its pipelines ran the schedule of one, shape ``(3 * V * sum(M),)``.
+
+    Parameters
+    ----------
+    problem
+        The instance.
+    one, schedule
+        A problem of one pipeline with at least as many microbatches as any has, and its timed schedule. A pipeline with fewer
+        takes every so manieth.
+    """
+    count, width = one.microbatches[0], 3 * problem.num_stages
+    starts = np.zeros(count * width, dtype=np.int64)
+    starts[nodes_of(one, schedule)] = schedule.start_ns
+    taken = np.concatenate([np.arange(m, dtype=np.int64) * count // m for m in problem.microbatches if m])
+    by_microbatch: IntColumn = starts.reshape(count, width)[taken].reshape(-1)
+    return by_microbatch
