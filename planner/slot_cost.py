@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from planner.bounds import lower_bounds
+from planner.bounds import slot_bounds
 from planner.errors import ProblemError
 from planner.failure_key import FailureKey, failure_key, problem_for_key
 from planner.problem import FULL_SPEED_PPM, Problem, scaled_ns
@@ -59,7 +59,7 @@ def bound_estimate(problem: Problem) -> SlotCost:
         if count not in known:
             key = FailureKey(dead=tuple(min(count, limit) for limit in most), degraded=degraded)
             values: dict[int, int] = {}
-            for bound in lower_bounds(problem_for_key(problem, key)):
+            for bound in slot_bounds(problem_for_key(problem, key)):
                 assert bound.slot is not None, "every family bounds a slot"
                 values[bound.slot] = max(values.get(bound.slot, 0), bound.value_ns)
             known[count] = values

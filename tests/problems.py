@@ -87,6 +87,51 @@ def tiny_problem(rng: random.Random) -> Problem:
     )
 
 
+def worn_problem(rng: random.Random) -> Problem:
+    """Draw a problem of several pipelines with dead workers: about 45 operations, more than exhaustive search bears."""
+    placement = rng.choice(
+        ([(0,), (1,)],) * 4 + ([(0,), (1,), (2,)],) * 4 + ([(0, 2), (1,)], [(0, 2), (1, 3)], [(0, 3), (1, 2)])
+    )
+    num_stages, num_slots = sum(map(len, placement)), len(placement)
+    num_pipelines = rng.randint(2, 4 if num_stages == 2 else 3)
+    total = rng.randint(num_pipelines, max(num_pipelines, 15 // num_stages))
+    everywhere = _costs(rng) if rng.random() < 0.5 else None
+    memory, transfer = rng.choice(((2, 1), (1, 1), (1, 0), (3, 1), (3, 2))), rng.choice((0, 0, 1))
+    stages = tuple(
+        Stage(
+            forward_ns=f,
+            input_grad_ns=i,
+            weight_grad_ns=w,
+            transfer_ns=transfer,
+            activation_bytes=memory[0],
+            weight_grad_bytes=memory[1],
+            splittable=rng.random() < 0.9,
+        )
+        for f, i, w in (everywhere or _costs(rng) for _ in range(num_stages))
+    )
+    slots = tuple(
+        Slot(
+            stages=held,
+            sync_ns=rng.choice((0, 0, 1)),
+            capacity_bytes=_capacity(rng, memory[0] * len(held), memory[1]),
+        )
+        for held in placement
+    )
+    workers = [Worker(k, s) for k in range(num_pipelines) for s in range(num_slots)]
+    dead = set(rng.sample(workers, rng.randint(1, 3)))
+    for s in range(num_slots):
+        if all(Worker(k, s) in dead for k in range(num_pipelines)):
+            dead.discard(Worker(rng.randrange(num_pipelines), s))
+    return Problem(
+        stages=stages,
+        slots=slots,
+        microbatches=tuple(total // num_pipelines + (k < total % num_pipelines) for k in range(num_pipelines)),
+        optimizer=rng.choice((Optimizer.STAGGERED,) * 4 + (Optimizer.GLOBAL,)),
+        dead=frozenset(dead),
+        speeds_ppm={w: 700_000 for w in workers if w not in dead and rng.random() < 0.05},
+    )
+
+
 def tiny_problem_without_length(rng: random.Random) -> Problem:
     """Draw a problem half of whose costs are 0 and whose slots hold little more than one microbatch.
 

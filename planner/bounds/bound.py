@@ -12,8 +12,8 @@ class Bound:
     Parameters
     ----------
     name
-        Family: ``work``, ``warm_up``, ``tail``, ``memory_area``, ``across_slots``, ``late_gradients`` or ``makespan``; derived in
-        ``docs/model.md``, section 6.
+        Family: ``work``, ``warm_up``, ``tail``, ``memory_area``, ``across_slots``, ``late_gradients``, ``makespan`` or ``ranks``;
+        derived in ``docs/model.md``, section 6.
     value_ns
         Nanoseconds. Periods are integers, so a rational bound is rounded up.
     slot

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from planner.bounds.view import ProblemView, SlotView
+import numpy as np
+
+from planner.bounds.view import ProblemView, SlotView, WorkerClass
+from planner.schedule import IntColumn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +147,43 @@ class StageWorker:
             missing += most * self.weight_grad_ns
         return -(-(held + missing) // most)
 
+    def nth_forward_ns(self, load: int) -> int:
+        """Least time from the start of the first F to the start of the last of ``load``, ``h`` of (39)."""
+        most = self.in_flight(load)
+        if load <= most:
+            return (load - 1) * self.forward_ns
+        _, done_ns = self._before_last_forward(load)
+        return self.forward_ns + self.round_trip_ns + (load - 1 - most) * self.forward_ns + int(done_ns.min())
+
+    def backward_run_ns(self, load: int) -> int:
+        """Least time from the start of the first backward to the end of the last of ``load``, ``b`` of (39)."""
+        most, each = self.in_flight(load), self.backward_ns
+        if load <= most:
+            return load * each
+        pending, done_ns = self._before_last_forward(load)
+        rest = done_ns + np.maximum(self.round_trip_ns, pending * each)
+        return (load - most) * self.forward_ns + int(rest.min()) + each
+
+    def remaining_ns(self, load: int) -> int:
+        """Least time from the start of the first backward of ``load`` to the end of the last W, ``r`` of (41)."""
+        most, work = self.in_flight(load), load * (self.input_grad_ns + self.weight_grad_ns)
+        return work if load <= most else work + (load - most) * self.forward_ns + self.tail_ns(load)
+
+    def _before_last_forward(self, load: int) -> tuple[IntColumn, IntColumn]:
+        """Ways to stand when the last F starts, where ``load`` does not fit into memory at once.
+
+        For 0, 1, ... microbatches that are before the end of their backward: how many, and the time that the backwards of the
+        others have taken by then and the W that memory needs done.
+        """
+        assert self.capacity_bytes is not None
+        pending = np.arange(self.in_flight(load), dtype=np.int64)
+        past = load - 1 - pending
+        done_ns: IntColumn = past * self.backward_ns
+        if self.splittable and self.weight_grad_bytes > 0:
+            room = self.capacity_bytes - (pending + 1) * self.activation_bytes
+            done_ns += np.maximum(0, past - room // self.weight_grad_bytes) * self.weight_grad_ns
+        return pending, done_ns
+
     def _in_flight_beside_w(self, load: int) -> int:
         """Most of ``load`` microbatches in flight while the W of another runs."""
         if self.capacity_bytes is None or self.activation_bytes == 0:
@@ -154,16 +194,23 @@ class StageWorker:
 def stage_workers(view: ProblemView, slot: SlotView) -> tuple[StageWorker, ...]:
     """One worker of each speed class of a slot that holds a single stage."""
     assert len(slot.stages) == 1, f"slot {slot.index} holds {len(slot.stages)} stages"
-    return tuple(
-        StageWorker(
-            forward_ns=group.forward_ns[0],
-            input_grad_ns=group.input_grad_ns[0],
-            weight_grad_ns=group.weight_grad_ns[0],
-            round_trip_ns=view.round_trip_ns[slot.first_stage],
-            capacity_bytes=slot.capacity_bytes,
-            activation_bytes=slot.activation_bytes[0],
-            weight_grad_bytes=slot.weight_grad_bytes[0],
-            splittable=slot.splittable[0],
-        )
-        for group in slot.classes
+    return tuple(_stage_worker(view, slot, group, 0) for group in slot.classes)
+
+
+def fastest_worker(view: ProblemView, stage: int) -> StageWorker:
+    """The fastest live worker of a stage, as if its slot held no other."""
+    slot = view.slots[view.slot_of_stage[stage]]
+    return _stage_worker(view, slot, slot.classes[0], slot.stages.index(stage))
+
+
+def _stage_worker(view: ProblemView, slot: SlotView, group: WorkerClass, at: int) -> StageWorker:
+    return StageWorker(
+        forward_ns=group.forward_ns[at],
+        input_grad_ns=group.input_grad_ns[at],
+        weight_grad_ns=group.weight_grad_ns[at],
+        round_trip_ns=view.round_trip_ns[slot.stages[at]],
+        capacity_bytes=slot.capacity_bytes,
+        activation_bytes=slot.activation_bytes[at],
+        weight_grad_bytes=slot.weight_grad_bytes[at],
+        splittable=slot.splittable[at],
     )
