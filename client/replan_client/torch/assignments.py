@@ -79,9 +79,9 @@ class Assignment:
 class AssignmentFeed:
     """Follows a job in a thread of its own, and fetches what one worker needs of each new epoch.
 
-    Refusals and answers that are none of RePlan's end it before the first epoch: something is set up wrongly. Later they are got
-    over, unless they last: while a service is started anew, what stands before it may answer anything, and who trains does not
-    need it then.
+    Refusals and answers that are none of RePlan's end it before the first epoch: something is set up wrongly. Only a job that is
+    not there is waited for a while, since workers may be started before it is registered. Later they are got over, unless they
+    last: while a service is started anew, what stands before it may answer anything, and who trains does not need it then.
 
     Parameters
     ----------
@@ -93,9 +93,19 @@ class AssignmentFeed:
         The worker by its home.
     patience_s
         Seconds that refusals may last.
+    registration_s
+        Seconds that the job may take to be registered.
     """
 
-    def __init__(self, client: Client, job_id: str, worker: str, *, patience_s: float = _PATIENCE_S) -> None:
+    def __init__(
+        self,
+        client: Client,
+        job_id: str,
+        worker: str,
+        *,
+        patience_s: float = _PATIENCE_S,
+        registration_s: float = 0.0,
+    ) -> None:
         self._client = client
         self._job_id = job_id
         self._worker = worker
@@ -105,6 +115,8 @@ class AssignmentFeed:
         self._is_closed = False
         self._rosters: dict[int, tuple[str, ...]] = {}
         self._patience_s = patience_s
+        self._registration_s = registration_s
+        self._unregistered_since_s: float | None = None
         self._refused_since_s: float | None = None
         self._past_trouble: ClientError | None = None
         self._watcher = EpochWatcher(client, job_id)
@@ -177,12 +189,15 @@ class AssignmentFeed:
 
     def _ask_itself(self, trouble: ClientError, than: int) -> None:
         """See whether the service still refuses: the watcher's trouble stands until something new comes, maybe for hours."""
-        if self._latest is None:
-            raise trouble
         if trouble is self._past_trouble:
             return
         try:
             current = self._client.current_epoch(self._job_id)
+        except NotFoundError as refusal:
+            if self._latest is not None:
+                self._bear(refusal)
+            else:
+                self._await_registration(refusal)
         except PASSING_ERRORS:
             self._pause(_AGAIN_S)
         except _REFUSALS as refusal:
@@ -191,6 +206,25 @@ class AssignmentFeed:
             # Raised again and again, it would collect the places where it was.
             self._past_trouble = trouble.with_traceback(None)
             self._take(current if current is not None and current.epoch > than else None)
+
+    def _await_registration(self, refusal: NotFoundError) -> None:
+        """Go on where the job may still be registered."""
+        now = time.monotonic()
+        if self._unregistered_since_s is None:
+            self._unregistered_since_s = now
+            _LOG.warning(
+                "job %s is not registered yet; it is waited for up to %g s: %s",
+                self._job_id,
+                self._registration_s,
+                refusal,
+            )
+        if now - self._unregistered_since_s >= self._registration_s:
+            raise NotFoundError(
+                f"job {self._job_id!r} was not registered within {self._registration_s:g} s: {refusal.message}",
+                hint=refusal.hint,
+                code=refusal.code,
+            ) from refusal
+        self._pause(_AGAIN_S)
 
     def _bear(self, refusal: ClientError) -> None:
         """Go on in spite of a refusal, unless it is the first answer of all or lasts."""

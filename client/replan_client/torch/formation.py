@@ -180,15 +180,20 @@ class Formation:
         RendezvousError
             If they live and do not come, and this worker has no say.
         """
-        began = time.monotonic()
-        while missing := self._rendezvous.missing(generation, phase, names):
+        began = looked = time.monotonic()
+        # Keys are written once: who has written need not be looked at again.
+        missing = tuple(names)
+        while not self._rendezvous.has_all(generation, phase, missing):
             if self._rendezvous.is_finished() or self._rendezvous.is_over(generation):
                 return False
-            newer = self._newer(generation)
-            if newer is not None and not (is_end and all(map(newer.epoch.is_live, missing))):
-                return False
-            self._report(generation, missing, version, is_late=time.monotonic() - began > self._limits.join_timeout_s)
-            time.sleep(self._limits.poll_s)
+            newer, now = self._newer(generation), time.monotonic()
+            if newer is not None or now - looked > self._limits.look_s:
+                looked = now
+                missing = self._rendezvous.missing(generation, phase, missing)
+                if newer is not None and not (is_end and all(map(newer.epoch.is_live, missing))):
+                    return False
+                self._report(generation, missing, version, is_late=now - began > self._limits.join_timeout_s)
+            time.sleep(self._limits.pause_s(len(names)))
         return True
 
     def _newer(self, generation: Generation) -> Assignment | None:
@@ -308,9 +313,12 @@ class Formation:
             device=self._device,
             timeout_s=self._limits.link_timeout_s,
         )
-        while not linking.is_done(self._limits.poll_s):
+        looked = time.monotonic()
+        while not linking.is_done(self._limits.pause_s(len(members))):
             if self._newer(generation) is not None or self._rendezvous.is_over(generation):
                 linking.abandon()
                 return None
-            self._report(generation, assignment.names, version, is_late=False)
+            if time.monotonic() - looked > self._limits.look_s:
+                looked = time.monotonic()
+                self._report(generation, assignment.names, version, is_late=False)
         return linking.links()

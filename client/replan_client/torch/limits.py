@@ -6,6 +6,10 @@ from dataclasses import dataclass, fields
 
 from replan_client.errors import ArgumentError
 
+_FULL_SPEED_WORKERS = 64
+_LOOKS = 8
+"""Looks at a heartbeat within its time-out: one that is looked at less than twice starts anew."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -27,10 +31,13 @@ class Limits:
     join_timeout_s
         Wait for processes that live, and yet do not come to a new generation; above two iterations and the link timeout. Those
         late are reported as failed.
+    registration_timeout_s
+        Wait for the job to be registered: workers may be started before it is.
     plan_timeout_s
         Wait for a plan where an epoch has none, and for the first epoch of a job.
     poll_s
-        From one look into the store to the next while waiting.
+        From one look into the store to the next while waiting; above 64 workers longer by their number, so that the store has no
+        more to answer.
 
     Raises
     ------
@@ -43,8 +50,18 @@ class Limits:
     start_timeout_s: float = 600.0
     link_timeout_s: float = 60.0
     join_timeout_s: float = 900.0
+    registration_timeout_s: float = 120.0
     plan_timeout_s: float = 3600.0
     poll_s: float = 0.02
+
+    @property
+    def look_s(self) -> float:
+        """Seconds between two looks at the heartbeats of those who are waited for."""
+        return self.heartbeat_timeout_s / _LOOKS
+
+    def pause_s(self, num_workers: int) -> float:
+        """Seconds between two looks into the store of each of so many who wait."""
+        return self.poll_s * max(1.0, num_workers / _FULL_SPEED_WORKERS)
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -95,12 +95,15 @@ class Rendezvous:
         """Write this worker's key of a phase, unless it stands there; what stands there then."""
         return bytes(self._store.compare_set(f"{generation}/{phase}/{self._name}", "", content.decode()))
 
+    def has_all(self, generation: Generation, phase: str, names: Sequence[str]) -> bool:
+        """Whether all of these workers have written their keys of a phase: one question to the store, however many they are."""
+        return not names or bool(self._store.check([f"{generation}/{phase}/{name}" for name in names]))
+
     def missing(self, generation: Generation, phase: str, names: Sequence[str]) -> tuple[str, ...]:
-        """Which of these workers have not written their keys of a phase."""
-        keys = [f"{generation}/{phase}/{name}" for name in names]
-        if not keys or self._store.check(keys):
+        """Which of these workers have not written their keys of a phase: one question for each, unless all have."""
+        if self.has_all(generation, phase, names):
             return ()
-        return tuple(name for name, key in zip(names, keys, strict=True) if not self._store.check([key]))
+        return tuple(name for name in names if not self.has_all(generation, phase, (name,)))
 
     def read(self, generation: Generation, phase: str, names: Iterable[str]) -> list[bytes]:
         """What these workers wrote in a phase; all have."""

@@ -45,7 +45,7 @@ class Trainer:
     client
         The service. Owned by the caller.
     job_id
-        The job, registered by whoever starts the workers.
+        The job, registered by whoever starts the workers; it is waited for where they start first.
     worker
         This worker by its home, ``pipeline/slot``.
     store
@@ -112,8 +112,8 @@ class Trainer:
         StateFormatError, StageShapeError, UnsplittableStageError, SharedParameterError
             If the modules or optimizers are not what they have to be; the others get a :class:`PeerFailedError`.
         ClientError
-            If the job was deleted; or if the service refuses its client, or what answers is not RePlan's, from the beginning
-            or for two minutes.
+            If the job was deleted, or is not registered in the time that the limits give; or if the service refuses its client,
+            or what answers is not RePlan's, from the beginning or for two minutes.
         """
         try:
             return self._train()
@@ -126,7 +126,9 @@ class Trainer:
     def _train(self) -> TrainingResult:
         limits = self._limits
         with Heartbeat(self._store, self._worker, interval_s=limits.heartbeat_interval_s):
-            feed = AssignmentFeed(self._client, self._job_id, self._worker)
+            feed = AssignmentFeed(
+                self._client, self._job_id, self._worker, registration_s=limits.registration_timeout_s
+            )
             reporter = Reporter(self._client, self._job_id, self._worker)
             rendezvous = Rendezvous(self._store, self._worker)
             observer = Observer(

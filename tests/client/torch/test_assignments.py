@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
 from collections.abc import Iterator
@@ -103,12 +104,36 @@ def test_what_lasts_ends_it(server: Server, client: Client, job_id: str) -> None
 def test_what_is_wrong_from_the_beginning_ends_it_at_once(
     server: Server, is_page: bool, error: type[ClientError]
 ) -> None:
-    """A wrong URL or job is not waited for."""
-    with fed(server, "nobody-registered-this") as (_, is_away, feed):
+    """A wrong URL is not waited for, nor a wrong job for longer than it may take to be registered."""
+    with fed(server, "nobody-registered-this", registration_s=LONG_S if is_page else 0) as (_, is_away, feed):
         if is_page:
             is_away.set()
         with pytest.raises(error):
             feed.wait_newer(0, LONG_S)
+
+
+def test_workers_may_start_before_their_job_is_registered(
+    server: Server, job_id: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The job is waited for, which the log says at once; where it does not come in time, the error says how long that was."""
+    with caplog.at_level(logging.WARNING, "replan_client"):
+        with fed(server, job_id, registration_s=LONG_S) as (proxy, _, feed):
+            wait_for_request(proxy, "epochs/current")
+            while "is not registered yet" not in caplog.text:
+                time.sleep(0.01)
+            with Client(str(server.client.base_url)) as client:
+                client.register_job(job_id, DOCUMENT)
+            first = feed.wait_newer(0, LONG_S)
+            assert first is not None
+            assert (first.number, first.program is not None) == (1, True)
+        with (
+            fed(server, "nobody-registered-this", registration_s=0.6) as (_, _, feed),
+            pytest.raises(
+                NotFoundError, match=r"job 'nobody-registered-this' was not registered within 0.6 s: there is no job"
+            ),
+        ):
+            feed.wait_newer(0, LONG_S)
+    assert caplog.text.count("is not registered yet") == 2
 
 
 def test_a_deleted_job_ends_it(server: Server, client: Client, job_id: str) -> None:

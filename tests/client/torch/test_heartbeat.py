@@ -92,6 +92,15 @@ def test_a_look_that_comes_late_starts_anew(store: Store) -> None:
     assert observe(observer, clock, 1, "0/0")[-1] == ("0/0",)
 
 
+def test_many_look_less_often_each() -> None:
+    """The store has as much to answer for 2,048 workers as for 64: one in 32 times as long."""
+    limits = Limits(poll_s=0.02, heartbeat_timeout_s=15)
+    assert [limits.pause_s(count) for count in (1, 64, 128, 2048)] == [0.02, 0.02, 0.04, 0.64]
+    assert 2 * limits.look_s < limits.heartbeat_timeout_s / 2, (
+        "a heartbeat looked at as rarely would count as not watched"
+    )
+
+
 @pytest.mark.parametrize(
     "values",
     [{"poll_s": 0}, {"join_timeout_s": -1}, {"link_timeout_s": float("inf")}, {"heartbeat_timeout_s": 1.5}],

@@ -52,11 +52,17 @@ def test_what_is_published_first_stands(store: Store) -> None:  # noqa: F811
     names = [f"{index}/0" for index in range(NUM)]
     rendezvous = Rendezvous(store, "9/0")
     assert rendezvous.missing(generation, "member", names) == tuple(names)
+    assert not rendezvous.has_all(generation, "member", names)
     found = all_at_once(store, lambda r, index: r.publish(generation, "member", f"record {index}".encode()))
     assert found == [f"record {index}".encode() for index in range(NUM)]
     assert all_at_once(store, lambda r, _: r.publish(generation, "member", b"other")) == found
     assert rendezvous.missing(generation, "member", [*names, "7/0"]) == ("7/0",)
     assert rendezvous.missing(generation, "ready", names[:1]) == ("0/0",)
+    assert [rendezvous.has_all(generation, "member", part) for part in (names, [*names, "7/0"], [])] == [
+        True,
+        False,
+        True,
+    ]
     assert rendezvous.read(generation, "member", names) == found
 
 
