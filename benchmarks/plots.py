@@ -91,6 +91,7 @@ def _growth(view: View) -> bytes | None:
     times.loglog([first, last.operations], linear, color="grey", linewidth=0.8, label="in proportion")
     times.set_ylabel("seconds (solve: CPU)")
     memory.set_ylabel("bytes an operation")
+    memory.set_ylim(bottom=0)
     for axes in (times, memory):
         axes.set_xlabel("operations")
         axes.legend(fontsize="x-small")
