@@ -89,11 +89,16 @@ class Cell:
         """Begin passes from starts of all network nodes of the cell, the most promising first."""
         self._more = self._trials(origins)
 
+    def offer(self, trial: Trial) -> None:
+        """Take a schedule of the whole cell where it is better than the best so far."""
+        if self._best is None or trial.window_ns < self._best.window_ns:
+            self._best = trial
+
     def advance(self) -> bool:
         """Try one more pass; say whether there was one."""
         trial = next(self._more, None)
-        if trial is not None and (self._best is None or trial.window_ns < self._best.window_ns):
-            self._best = trial
+        if trial is not None:
+            self.offer(trial)
         return trial is not None
 
     def anneal(self, deadline: float, seed: int) -> bool:

@@ -17,6 +17,7 @@ from solver_models import registry
 from solver_models.annealing.solve import MOST_ANNEALED_OPERATIONS, anneal_problem
 from solver_models.list_scheduling.routing import balanced_routing
 from solver_models.list_scheduling.search import ListRun, ListSearch
+from solver_models.pools.search import PoolRun, PoolSearch, can_pool
 from solver_models.repair import repair
 from solver_models.result import SolveOptions, SolveResult, Status
 from solver_models.symmetry import chain_problem, repeat_pipeline, single_pipeline, sound_chains, spread_over_chains
@@ -28,9 +29,10 @@ _ANNEALING_SHARE = 0.6
 """Share of the deadline after which a small problem goes to CP-SAT."""
 
 _LIST_SHARE = 0.15
-_DROPPING_SHARE = 0.4
+_POOLS_SHARE = 0.3
+_DROPPING_SHARE = 0.45
 _REPAIR_SHARE = 0.75
-"""Shares of a climb's time after which list schedules, stopping broken pipelines and repair hand on to the next."""
+"""Shares of a climb's time after which list schedules, pools, stopping broken pipelines and repair hand on to the next."""
 
 _LARGE_REPAIR_SHARE = 0.9
 """The same for repair where no annealing follows."""
@@ -85,7 +87,7 @@ def _drop_broken(problem: Problem, options: SolveOptions, bound_ns: int, deadlin
 
 
 def _climb(problem: Problem, options: SolveOptions, bound_ns: int, started: float) -> SolveResult:
-    """Lists, dropping, repair, annealing and CP-SAT in turn, as long as the target is not met."""
+    """Lists, pools, dropping, repair, annealing and CP-SAT in turn, as long as the target is not met."""
     target = _target(bound_ns, options)
     operations = 3 * problem.num_stages * problem.num_microbatches
     exact, large = operations <= MOST_EXACT_OPERATIONS, operations > MOST_ANNEALED_OPERATIONS
@@ -93,18 +95,25 @@ def _climb(problem: Problem, options: SolveOptions, bound_ns: int, started: floa
     lists = ListRun(ListSearch(problem, balanced_routing(problem), target))
     # A large problem has time for little else than repair: of list schedules it gets the one that is always there.
     lists.until(started + (0.0 if large else _LIST_SHARE) * climbing_s)
-    dropped = mended = None
+    dropped = mended = pooled = None
     if not lists.met and (problem.dead or problem.speeds_ppm):
+        if can_pool(problem):
+            pools = PoolRun(PoolSearch(problem, target), options.seed)
+            pooled = pools.until(started + _POOLS_SHARE * climbing_s)
+        if pooled is not None and pooled.period_ns <= target:
+            wall_s = time.monotonic() - started
+            return SolveResult.found(pooled.solver, pooled.schedule, pooled.period_ns, bound_ns, wall_s)
         # Rerouting in place comes first where it is as good: it leaves more workers at home.
         dropped = _drop_broken(problem, options, bound_ns, started + _DROPPING_SHARE * climbing_s)
         if dropped is not None and dropped.period_ns is not None and dropped.period_ns <= target:
             return replace(dropped, wall_s=time.monotonic() - started)
         share = _LARGE_REPAIR_SHARE if large else _REPAIR_SHARE
-        mended = repair(lists.search, options, started + share * climbing_s)
+        mended = repair(lists, options, started + share * climbing_s)
     if large and mended is not None and mended.period_ns <= lists.best[0].window_ns:
         order = mended
     else:
-        order = anneal_problem(problem, options, target, started + climbing_s, lists=lists, found=mended)
+        found = min((o for o in (pooled, mended) if o is not None), key=lambda o: o.period_ns, default=None)
+        order = anneal_problem(problem, options, target, started + climbing_s, lists=lists, found=found)
     best = SolveResult.found(order.solver, order.schedule, order.period_ns, bound_ns)
     if dropped is not None and dropped.period_ns is not None and dropped.period_ns < order.period_ns:
         best = dropped

@@ -30,19 +30,20 @@ NAME = "repair"
 MOST_KINDS = 3
 """Pipelines of more different numbers of microbatches are not repaired: each number is a problem of its own."""
 
-_FAULT_FREE_SHARE = 0.15
-_STRETCHED_SHARE = 0.25
+_FAULT_FREE_SHARE = 0.1
+_STRETCHED_SHARE = 0.35
 _PASSES_SHARE = 0.6
 """Shares of the time after which the fault-free pipelines, the stretched ones, and passes hand on to the next."""
 
 
-def repair(search: ListSearch, options: SolveOptions, deadline: float) -> Order | None:
+def repair(lists: ListRun, options: SolveOptions, deadline: float) -> Order | None:
     """Mend the fault-free schedule.
 
     Parameters
     ----------
-    search
-        The instance, who runs what, and the period at which to stop.
+    lists
+        Schedules of the whole instance, under the routing and with the target that are meant here too. A single cell that has all
+        pipelines starts from the best of them too.
     options
         Limits of the search; ``deadline`` is a value of ``time.monotonic()``.
 
@@ -51,6 +52,7 @@ def repair(search: ListSearch, options: SolveOptions, deadline: float) -> Order 
     Order or None
         The best found; ``None`` where pipelines are of too many kinds, or a cell has no pass that ends in a schedule.
     """
+    search = lists.search
     problem, routing, target_ns = search.problem, search.routing, search.target_ns
     kinds = sorted(set(problem.microbatches) - {0})
     if len(kinds) > MOST_KINDS:
@@ -72,6 +74,8 @@ def repair(search: ListSearch, options: SolveOptions, deadline: float) -> Order 
             ]
         )
         cell.advance()
+        if len(cell.pipelines) == problem.num_pipelines and lists.best:
+            cell.offer(lists.best[0])
     _work_on_worst(cells, target_ns, options, begun + _PASSES_SHARE * spare, deadline)
     orders = [cell.order() for cell in cells]
     found = [order for order in orders if order is not None]
@@ -90,11 +94,11 @@ def _solve_all(
     solved = []
     for number, one in enumerate(distinct, start=1):
         good_ns = max(target_ns, best_bound(one).value_ns)
-        lists = ListRun(ListSearch(one, balanced_routing(one), good_ns))
+        run = ListRun(ListSearch(one, balanced_routing(one), good_ns))
         # So many cost no more than one construction of the whole.
-        lists.until(begun, at_least=max(1, search.problem.num_pipelines // len(distinct)))
+        run.until(begun, at_least=max(1, search.problem.num_pipelines // len(distinct)))
         until = begun + (deadline - begun) * number / len(distinct)
-        solved.append(anneal_problem(one, options, good_ns, until, lists=lists).schedule)
+        solved.append(anneal_problem(one, options, good_ns, until, lists=run).schedule)
     return [solved[distinct.index(one)] for one in problems]
 
 

@@ -148,68 +148,107 @@ def _swap_blocks(
 
 
 @njit(cache=True)
-def _resequence(
+def _find_delayed(
     state: IntColumn,
     fixed: IntColumn,
     sequence: IntColumn,
+    flags: npt.NDArray[np.uint8],
+    words: IntColumn,
     low: int,
     high: int,
     b_low: int,
     b_high: int,
     stamp: int,
-    region: IntColumn,
     delayed: IntColumn,
-) -> bool:
-    """Put into ``region`` what stands at ranks ``low..high``, in a sequence that suits the swapped blocks.
+) -> int:
+    """Mark and list what stands at ranks ``low..high`` and waits for block A, whose first node stands at ``low``.
 
-    What waits for block A, whose first node stands at ``low``, goes behind all others (Pearce and Kelly 2006).
+    In the sequence that suits the swapped blocks these come behind all others (Pearce and Kelly 2006).
 
     Returns
     -------
-    bool
-        Whether there is one; not where B, at places ``b_low..b_high``, waits for A.
+    int
+        How many there are; -1 where B, at places ``b_low..b_high``, is among them, so that workers would wait in a cycle.
     """
-    head = sequence[low]
-    state[head, MARK] = stamp
-    delayed[0] = head
-    others, num_delayed = 0, 1
-    for rank in range(low + 1, high + 1):
+    count, needed, rank = 0, low, low
+    flags[low] = 1
+    while rank <= needed:
+        if flags[rank] == 0:
+            rank += 8 if rank % 8 == 0 and words[rank // 8] == 0 else 1
+            continue
+        flags[rank] = 0
         x = sequence[rank]
-        source, previous = fixed[x, DATA], state[x, BEFORE]
-        if (source >= 0 and state[source, MARK] == stamp) or (previous >= 0 and state[previous, MARK] == stamp):
-            if b_low <= state[x, PLACE] <= b_high:
-                return False
-            state[x, MARK] = stamp
-            delayed[num_delayed] = x
-            num_delayed += 1
-        else:
-            region[others] = x
-            others += 1
-    region[others : others + num_delayed] = delayed[:num_delayed]
-    return True
+        rank += 1
+        if b_low <= state[x, PLACE] <= b_high:
+            flags[rank : needed + 1] = 0
+            return -1
+        state[x, MARK] = stamp
+        delayed[count] = x
+        count += 1
+        for y in (state[x, AFTER], fixed[x, NEXT], fixed[x, OTHER_NEXT]):
+            if y >= 0 and state[y, RANK] <= high:
+                flags[state[y, RANK]] = 1
+                needed = max(needed, state[y, RANK])
+    return count
+
+
+@njit(cache=True)
+def _window_beyond(state: IntColumn, fixed: IntColumn, x: int, high: int, sink: IntColumn) -> int:
+    """Largest window through a node and what follows it behind rank ``high``."""
+    window = -(2**61)
+    following, y, z = state[x, AFTER], fixed[x, NEXT], fixed[x, OTHER_NEXT]
+    if following < 0:
+        window = sink[fixed[x, WORKER] % len(sink)]
+    elif state[following, RANK] > high:
+        window = state[following, REACH]
+    if y >= 0 and state[y, RANK] > high:
+        window = max(window, fixed[x, NEXT_LAG] + state[y, REACH])
+    if z >= 0 and state[z, RANK] > high:
+        window = max(window, fixed[x, OTHER_LAG] + state[z, REACH])
+    return int(state[x, END] + window)
 
 
 @njit(cache=True)
 def _time_region(
     state: IntColumn,
     fixed: IntColumn,
-    region: IntColumn,
-    count: int,
+    sequence: IntColumn,
+    flags: npt.NDArray[np.uint8],
+    words: IntColumn,
+    b_first: int,
+    a_last: int,
     high: int,
-    place_low: int,
-    place_high: int,
+    stamp: int,
+    delayed: IntColumn,
+    num_delayed: int,
     release: IntColumn,
     sink: IntColumn,
     changed: IntColumn,
     old_end: IntColumn,
 ) -> Any:
-    """Time the region again; returns how many ends changed, and the largest window of what leaves it.
+    """Time again what the swap moves up to rank ``high``: what follows B first, then what is delayed.
 
-    A node whose end and successors stay as they were adds nothing new, so only the others are looked at.
+    Returns
+    -------
+    changes, local
+        How many ends changed, listed in ``changed`` and ``old_end``, and the largest window through what was timed. A node whose
+        end and successors stay as they were is in no window that is new.
     """
     slots, changes, local = len(release), 0, -(2**61)
-    for i in range(count):
-        x = region[i]
+    rank = needed = state[b_first, RANK]
+    flags[rank] = 1
+    turn = 0
+    while rank <= needed or turn < num_delayed:
+        if rank > needed:
+            x = delayed[turn]
+            turn += 1
+        elif flags[rank] == 0:
+            rank += 8 if rank % 8 == 0 and words[rank // 8] == 0 else 1
+            continue
+        else:
+            flags[rank] = 0
+            x = sequence[rank]
+            rank += 1
         previous, source = state[x, BEFORE], fixed[x, DATA]
         end = state[previous, END] if previous >= 0 else release[fixed[x, WORKER] % slots]
         if source >= 0:
@@ -219,18 +258,39 @@ def _time_region(
             changed[changes], old_end[changes] = x, state[x, END]
             changes += 1
             state[x, END] = end
-        elif not place_low <= state[x, PLACE] <= place_high:
+            if turn == 0:
+                for y in (state[x, AFTER], fixed[x, NEXT], fixed[x, OTHER_NEXT]):
+                    if y >= 0 and state[y, RANK] <= high and state[y, MARK] != stamp:
+                        flags[state[y, RANK]] = 1
+                        needed = max(needed, state[y, RANK])
+        elif x != a_last:
             continue
-        following, y, z = state[x, AFTER], fixed[x, NEXT], fixed[x, OTHER_NEXT]
-        if following < 0:
-            local = max(local, end + sink[fixed[x, WORKER] % slots])
-        elif state[following, RANK] > high:
-            local = max(local, end + state[following, REACH])
-        if y >= 0 and state[y, RANK] > high:
-            local = max(local, end + fixed[x, NEXT_LAG] + state[y, REACH])
-        if z >= 0 and state[z, RANK] > high:
-            local = max(local, end + fixed[x, OTHER_LAG] + state[z, REACH])
+        local = max(local, _window_beyond(state, fixed, x, high, sink))
     return changes, local
+
+
+@njit(cache=True)
+def _resequence(
+    state: IntColumn,
+    sequence: IntColumn,
+    low: int,
+    high: int,
+    stamp: int,
+    delayed: IntColumn,
+    num_delayed: int,
+) -> None:
+    """Put what is delayed behind all else at ranks ``low..high``."""
+    to = low
+    for rank in range(low, high + 1):
+        x = sequence[rank]
+        if state[x, MARK] != stamp:
+            sequence[to] = x
+            state[x, RANK] = to
+            to += 1
+    for i in range(num_delayed):
+        sequence[to] = delayed[i]
+        state[delayed[i], RANK] = to
+        to += 1
 
 
 @njit(cache=True)
@@ -296,19 +356,14 @@ def _reach_again(
     sequence: IntColumn,
     flags: npt.NDArray[np.uint8],
     words: IntColumn,
-    low: int,
+    needed: int,
     high: int,
-    previous: int,
     sink: IntColumn,
 ) -> None:
-    """Find the reaches of ranks ``low..high`` again, from behind, and of ``previous`` and whatever else that moves."""
-    slots, needed = len(sink), low
-    if previous >= 0:
-        needed = min(low, state[previous, RANK])
-        flags[state[previous, RANK]] = 1
-    rank = high
+    """Find the reaches of flagged ranks, the lowest ``needed`` and the highest ``high``, again, and of what that moves."""
+    slots, rank = len(sink), high
     while rank >= needed:
-        if rank < low and flags[rank] == 0:
+        if flags[rank] == 0:
             rank -= 8 if rank % 8 == 7 and words[rank // 8] == 0 else 1
             continue
         flags[rank] = 0
@@ -324,13 +379,10 @@ def _reach_again(
         if reach == state[x, REACH]:
             continue
         state[x, REACH] = reach
-        previous, source = state[x, BEFORE], fixed[x, DATA]
-        if previous >= 0:
-            flags[state[previous, RANK]] = 1
-            needed = min(needed, state[previous, RANK])
-        if source >= 0:
-            flags[state[source, RANK]] = 1
-            needed = min(needed, state[source, RANK])
+        for y in (state[x, BEFORE], fixed[x, DATA]):
+            if y >= 0:
+                flags[state[y, RANK]] = 1
+                needed = min(needed, state[y, RANK])
 
 
 @njit(cache=True)
@@ -401,8 +453,9 @@ def anneal(
     sink = sync - begin
     flags = np.zeros((total + 7) // 8 * 8, dtype=np.uint8)
     words = flags.view(np.int64)
-    _reach_again(state, fixed, sequence, flags, words, 0, total - 1, -1, sink)
-    region, delayed = np.empty(total, dtype=np.int64), np.empty(total, dtype=np.int64)
+    flags[:total] = 1
+    _reach_again(state, fixed, sequence, flags, words, 0, total - 1, sink)
+    delayed = np.empty(total, dtype=np.int64)
     changed, old_end = np.empty(total, dtype=np.int64), np.empty(total, dtype=np.int64)
     best_order, best_window, best_energy = order.copy(), window, energy
     cooling = (cold / hot) ** (1.0 / max(1, moves))
@@ -425,9 +478,24 @@ def anneal(
         _swap_blocks(state, w, firsts, lasts, a_first, a_last, b_first, b_last)
         allowance = -temperature * np.log(1.0 - np.random.random())
         changes, accepted = 0, False
-        if _resequence(state, fixed, sequence, low, high, b_low, b_high, tries, region, delayed):
+        num_delayed = _find_delayed(state, fixed, sequence, flags, words, low, high, b_low, b_high, tries, delayed)
+        if num_delayed > 0:
             changes, local = _time_region(
-                state, fixed, region, high - low + 1, high, place_low, place_high, release, sink, changed, old_end
+                state,
+                fixed,
+                sequence,
+                flags,
+                words,
+                b_first,
+                a_last,
+                high,
+                tries,
+                delayed,
+                num_delayed,
+                release,
+                sink,
+                changed,
+                old_end,
             )
             if local <= window + allowance:
                 changes = _time_rest(
@@ -440,18 +508,21 @@ def anneal(
                 state[changed[i], END] = old_end[i]
             _swap_blocks(state, w, firsts, lasts, b_first, b_last, a_first, a_last)
             continue
-        for i in range(high - low + 1):
-            sequence[low + i] = region[i]
-            state[region[i], RANK] = low + i
+        _resequence(state, sequence, low, high, tries, delayed, num_delayed)
         _shift(order, state, here, there)
         running = held[place_low - 1] if place_low > first[w] else 0
         for at in range(place_low, place_high + 1):
             running += acquire[order[at]] - release_bytes[order[at]]
             held[at] = running
+            flags[state[order[at], RANK]] = 1
+        if previous >= 0:
+            flags[state[previous, RANK]] = 1
+            low = min(low, state[previous, RANK])
         if (sink != sync - begin).any():
             sink[:] = sync - begin
+            flags[:total] = 1
             low, high = 0, total - 1
-        _reach_again(state, fixed, sequence, flags, words, low, high, previous, sink)
+        _reach_again(state, fixed, sequence, flags, words, low, high, sink)
         window, energy = new_window, new_window + _EXCESS_SHARE * excess
         if window < best_window or (window == best_window and energy < best_energy):
             best_window, best_energy = window, energy

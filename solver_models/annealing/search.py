@@ -21,7 +21,10 @@ _ROUNDS = ((0.03, 25), (0.06, 50), (0.12, 75))
 nothing is followed by a hotter and longer one."""
 _COLD_SHARE = 0.002
 _LEAST_MOVES = 30_000
-_MOST_MOVES = 3_000_000
+_MOST_DOUBLINGS = 6
+_ROUND_WORK = 4_000_000_000
+"""A round makes at most this many moves over the number of operations, some two seconds, unless it follows ones that gained
+nothing. One that is cut so begins colder in proportion."""
 _SLICE_WORK = 200_000_000
 """A slice of a round makes this many moves over the number of operations, a tenth of a second or two; then the clock is
 looked at."""
@@ -96,7 +99,10 @@ class Annealer:
             Rounds in a row that gained nothing, at least 0: the more, the hotter and longer this one.
         """
         hot, moves_a_node = _ROUNDS[min(idle, len(_ROUNDS) - 1)]
-        moves = min(_MOST_MOVES, max(_LEAST_MOVES, moves_a_node * self._nodes))
+        moves = max(_LEAST_MOVES, moves_a_node * self._nodes)
+        most = max(_LEAST_MOVES, (_ROUND_WORK << min(idle, _MOST_DOUBLINGS)) // self._nodes)
+        if moves > most:
+            moves, hot = most, hot * most / moves
         network = self._network
         places, first = nodes_of(self._problem, order.schedule), order.schedule.offsets
         release = self._releases(order.schedule)
