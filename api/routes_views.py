@@ -42,6 +42,11 @@ _TRACE: dict[int | str, dict[str, Any]] = {
 }
 FaultFree = Annotated[bool, Query(description="The plan with everybody live instead of the epoch's own.")]
 
+OfEpoch = Annotated[
+    int | None,
+    Query(description="Epoch whose revision of the job is told of; left out: the newest revision.", ge=1, lt=2**31),
+]
+
 
 def views_of(request: Request) -> Views:
     """What people look at, of the application that got this request."""
@@ -86,9 +91,9 @@ async def get_overview_stream(request: Request) -> Response:
         **problems(404, 422, 500, 503),
     },
 )
-async def get_cluster(request: Request, job_id: JobId) -> Response:
-    """Give the nodes and racks of each worker of a job's newest revision."""
-    tag, content = await views_of(request).cluster(job_id)
+async def get_cluster(request: Request, job_id: JobId, epoch: OfEpoch = None) -> Response:
+    """Give the nodes and racks of each worker, in a job's newest revision or in that of an epoch."""
+    tag, content = await views_of(request).cluster(job_id, epoch)
     etag, headers = f'"{tag}"', {"ETag": f'"{tag}"', "Cache-Control": "private, no-cache"}
     if matches(request.headers.getlist("if-none-match"), etag):
         return Response(status_code=304, headers=headers)

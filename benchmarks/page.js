@@ -45,7 +45,7 @@ async () => {
     async timeline(pipelines, slots, perWorker, rowHeight, steps) {
       const bytes = bytesOf(pipelines, slots, perWorker);
       document.getElementById("main").replaceChildren();
-      const panel = new TimelinePanel();
+      const panel = new TimelinePanel((worker) => `node-${worker}`);
       document.getElementById("main").append(panel.element);
       await frame();
       const canvas = panel.charts[0].gantt.canvas;
@@ -71,7 +71,7 @@ async () => {
       const cluster = { num_pipelines: pipelines, num_slots: slots, nodes: Array.from({ length: workers }, (_, n) => `n${n}`), racks: ["r"],
         rack_of_node: new Array(workers).fill(0), worker_nodes: Array.from({ length: workers }, (_, n) => [n]) };
       const cells = cluster.worker_nodes.map((_, n) => ({ status: n % 500 ? "live" : "down", speed: null, load: (n % 50) / 50, moved: null,
-        tried: null, helps: n % 300 === 1, heat: null, heatText: "" }));
+        tried: n % 1000 === 7 ? "down" : null, helps: n % 300 === 1, heat: null, heatText: "", short: "" }));
       document.getElementById("main").replaceChildren();
       const map = new ClusterMap();
       document.getElementById("main").append(map.element);

@@ -72,6 +72,8 @@ class Visit:
     def keep(self, name: str) -> None:
         """Keep a picture of the whole page."""
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        # From the top, where the header belongs.
+        self.page.evaluate("scrollTo(0, 0)")
         self.page.screenshot(path=str(SCREENSHOTS / f"{name}.png"), full_page=True)
 
     def check(self) -> None:

@@ -48,6 +48,11 @@ class JobOverview(_Answer):
     lost_s: float | None = Field(
         description="Seconds of fault-free training that it is expected to lose until the next event; null where not known."
     )
+    certain: int = Field(
+        ge=0,
+        description="Workers that can fail from here on, wherever they are, and neither a slot nor the only copy of an optimizer "
+        "shard is lost: 0 where the next failure may stop training.",
+    )
     num_migrations: int = Field(ge=0, description="Workers that have something to load before the epoch runs.")
     num_live: int = Field(ge=0, description="Workers that have a program in the epoch.")
     num_acknowledged: int = Field(ge=0, description="Those of them that have acknowledged it.")
@@ -66,7 +71,7 @@ class Overview(_Answer):
 
 
 class Cluster(_Answer):
-    """Who runs where: the newest revision of a job."""
+    """Who runs where in one revision of a job."""
 
     job: str = Field(description="The job's id.")
     revision: int = Field(ge=1, description="The revision.")
@@ -137,7 +142,9 @@ class Heat(_Answer):
         description="Index into `groups` of each node of the cluster; null for one that holds no live worker."
     )
     certain: int = Field(
-        ge=0, description="Workers that can fail from here on, wherever they are, without a slot being lost."
+        ge=0,
+        description="Workers that can fail from here on, wherever they are, and neither a slot nor the only copy of an optimizer "
+        "shard is lost.",
     )
     ready: int = Field(
         ge=0, description="Of these, up to 3: failures for which every plan is in the store, wherever they happen."

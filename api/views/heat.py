@@ -9,13 +9,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from itertools import combinations_with_replacement
 
-import numpy as np
-
 from api.jobs.drafting import Base
 from api.jobs.loaded import LoadedJob
 from api.jobs.positions import empty_positions
 from api.store import Store
 from api.views.forms import Heat, HeatGroup
+from api.views.spare import spare_workers
 from planner.failure_key import FailureKey
 from planner.failure_state import to_failure_set
 from planner.failures import FailureSet
@@ -61,8 +60,7 @@ def heat_of(store: Store, loaded: LoadedJob, base: Base) -> Heat:
     for rank, n in enumerate(order):
         for node in losses[n].nodes:
             node_groups[node] = rank
-    live = job.num_pipelines - np.array(counts.dead)
-    certain = max(0, int(live.min()) - 1)
+    certain = spare_workers(job, failures.dead, base.moved)
     return Heat(
         job=base.body.job,
         epoch=base.epoch,

@@ -20,7 +20,9 @@ from api.jobs.watching import Watcher
 from api.store import DamagedJob, EpochRecord, JobEntry, Store
 from api.store.watch import EpochFeed
 from api.views.forms import JobOverview, Overview
+from api.views.spare import spare_workers
 from planner.errors import NotFoundError, ReplanError
+from planner.operation import parse_worker
 
 FRESH_S = 1.0
 """Seconds for which an overview is good while no epoch comes: acknowledgements show up that much later."""
@@ -193,6 +195,11 @@ def _row_of(body: EpochBody, loaded: LoadedJob, last_report_at: datetime | None)
         throughput_kept=None if plan is None else plan.throughput_kept,
         chosen=body.chosen,
         lost_s=None if rung is None else rung.lost_s,
+        certain=spare_workers(
+            job,
+            frozenset(parse_worker(text) for text in body.failed_workers),
+            {parse_worker(entry.worker): parse_worker(entry.position) for entry in body.moved},
+        ),
         num_migrations=len(body.migrations),
         num_live=num_workers - len(body.failed_workers),
         num_acknowledged=0,

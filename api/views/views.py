@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 from collections import OrderedDict
 
@@ -88,23 +89,35 @@ class Views:
         """Give up what goes on for nobody."""
         await self.drawer.close()
 
-    async def cluster(self, job_id: str) -> tuple[str, bytes]:
-        """Tag and JSON of who runs where in a job; raises :class:`NotFoundError` where there is none."""
-        return await to_thread.run_sync(self._cluster, job_id)
+    async def cluster(self, job_id: str, epoch: int | None = None) -> tuple[str, bytes]:
+        """Tag and JSON of who runs where, in an epoch's revision of a job or the newest.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such job or epoch.
+        """
+        return await to_thread.run_sync(self._cluster, job_id, epoch)
 
     async def heat(self, job_id: str) -> Heat:
         """Which node hurts most; raises :class:`NotFoundError` where there is no such job."""
         record, loaded = await self._current(job_id)
         return await to_thread.run_sync(lambda: heat_of(self._store, loaded, Base.of(record)))
 
-    def _cluster(self, job_id: str) -> tuple[str, bytes]:
-        job = self._store.job(job_id)
-        loaded = self._jobs.load(job.document)
-        key = (job_id, job.revision, loaded.sha256)
+    def _cluster(self, job_id: str, epoch: int | None) -> tuple[str, bytes]:
+        if epoch is None:
+            job = self._store.job(job_id)
+            revision, document = job.revision, job.document
+        else:
+            revision = self._store.epoch(job_id, epoch).revision
+            document = self._store.job_revision(job_id, revision).document
+        loaded = self._jobs.load(document)
+        # By the document and not by the job's hash, which names of nodes and racks are no part of.
+        key = (job_id, revision, hashlib.sha256(loaded.document).hexdigest()[:32])
         content = self._clusters.get(key)
         if content is None:
-            content = cluster_of(job_id, job.revision, loaded).model_dump_json().encode()
+            content = cluster_of(job_id, revision, loaded).model_dump_json().encode()
             self._clusters[key] = content
             while len(self._clusters) > _MAX_CLUSTERS:
                 self._clusters.popitem(last=False)
-        return f"{job.revision}-{loaded.sha256[:16]}", content
+        return f"{revision}-{key[2]}", content

@@ -1,6 +1,7 @@
 // Talks to the service that the page came from.
 
 const KEY = "replan-key";
+const LIMIT_MS = 120_000; // until an answer begins
 
 /** What the service refused or could not do; `code` is stable, `status` 0 where it was not reached. */
 export class ServiceError extends Error {
@@ -10,21 +11,48 @@ export class ServiceError extends Error {
     this.code = code;
     this.problem = problem;
   }
+
+  /** Whether the same may go well a little later. */
+  get isPassing() {
+    return this.status === 0 || this.status === 429 || this.status >= 500;
+  }
 }
 
 let onKeyWanted = () => {};
+let kept = null;
 
 /** Calls this whenever the service asks for a key, or for another one. */
 export function whenKeyWanted(callback) {
   onKeyWanted = callback;
 }
 
-/** The key, kept by this tab alone and for as long as it is open. */
+/** The key, kept by this tab alone and for as long as it is open; by the page alone where the browser keeps nothing. */
 export const key = {
-  get: () => sessionStorage.getItem(KEY),
-  set: (text) => sessionStorage.setItem(KEY, text),
-  clear: () => sessionStorage.removeItem(KEY),
+  get() {
+    return kept ?? stored((storage) => storage.getItem(KEY));
+  },
+  set(text) {
+    kept = text;
+    stored((storage) => storage.setItem(KEY, text));
+  },
+  clear() {
+    kept = null;
+    stored((storage) => storage.removeItem(KEY));
+  },
 };
+
+function stored(action) {
+  try {
+    return action(sessionStorage);
+  } catch {
+    return null; // a browser that keeps nothing says so by an error
+  }
+}
+
+/** Why a text cannot be a key; null where it can. */
+export function whyNoKey(text) {
+  return /^[\x21-\x7e]{1,512}$/.test(text) ? null : "A key is one word of letters, digits and signs, such as rpk_…; this is not.";
+}
 
 function headers(more = {}) {
   const text = key.get();
@@ -33,12 +61,17 @@ function headers(more = {}) {
 
 /** An answer that went well; anything else is thrown as a ServiceError. */
 export async function ask(path, options = {}) {
+  const late = new AbortController();
+  const timer = setTimeout(() => late.abort(), LIMIT_MS);
+  const signal = options.signal ? AbortSignal.any([options.signal, late.signal]) : late.signal;
   let answer;
   try {
-    answer = await fetch(path, { ...options, headers: headers(options.headers), credentials: "omit", redirect: "error" });
+    answer = await fetch(path, { ...options, signal, headers: headers(options.headers), credentials: "omit", redirect: "error" });
   } catch (error) {
-    if (error.name === "AbortError") throw error;
+    if (error.name === "AbortError" && !late.signal.aborted) throw error;
     throw new ServiceError(0, "unreachable", "the service does not answer");
+  } finally {
+    clearTimeout(timer);
   }
   if (answer.ok) return answer;
   const problem = await answer.json().catch(() => ({}));
@@ -72,8 +105,16 @@ export async function readEvents(path, signal, onEvent) {
         if (colon > 0) event[line.slice(0, colon)] = line.slice(colon + 2);
       }
       text = text.slice(end + 2);
-      if (event.data) onEvent(event.event, JSON.parse(event.data));
+      if (event.data) understand(event, onEvent);
     }
+  }
+}
+
+function understand(event, onEvent) {
+  try {
+    onEvent(event.event, JSON.parse(event.data));
+  } catch {
+    throw new ServiceError(200, "not_understood", "the service says something that this page does not understand");
   }
 }
 

@@ -1,60 +1,73 @@
 // Begins: shows what the address names, asks for a key where one is wanted, and says when the service is lost.
 
-import { key, whenKeyWanted } from "./api.js";
-import { announce, fill, h, openDialog } from "./dom.js";
-import { clock } from "./format.js";
+import { key, whenKeyWanted, whyNoKey } from "./api.js";
+import { fill, h, openDialog } from "./dom.js";
+import { ago, clock } from "./format.js";
 import { JobView } from "./job.js";
 import { Live } from "./live.js";
 import { OverviewView } from "./overview.js";
+import { showWords } from "./words.js";
 
 const PAGE_VERSION = document.querySelector('meta[name="replan-version"]')?.content ?? null;
+const OLD = " What you see is old";
 const live = new Live();
+const at = (id) => document.getElementById(id);
 let view = null;
-let place = null;
 let asking = null;
 
 const STATES = {
-  connecting: "Connecting…",
-  live: "Connected",
-  store: "The service answers, but its store does not. What you see is old.",
-  lost: "SERVICE LOST. What you see is old; trying again. Workers go on with the plans they have.",
-  refused: "No key",
+  connecting: { chip: "Connecting…" },
+  live: { chip: "● Connected" },
+  paused: { chip: "Paused" },
+  store: { chip: "STORE LOST", banner: `The service answers, but its store does not.${OLD}; it goes on by itself once the store is back.` },
+  lost: { chip: "SERVICE LOST", banner: `SERVICE LOST.${OLD}; trying again. Workers go on with the plans they have.` },
+  busy: { chip: "REFUSED FOR A WHILE", banner: `The service refuses this page for a while, since it gets too many requests from here.${OLD}; trying again.` },
+  strange: { chip: "NOT UNDERSTOOD", banner: `The service answers, but not in a way that this page understands: it may be of another version, or something between changes its answers.${OLD}. Load the page anew.` },
+  refused: { chip: "KEY WANTED", banner: `The service takes no requests from this page without a key that is good.${OLD}.` },
 };
 
 function showConnection() {
-  const chip = document.getElementById("connection");
-  chip.className = `connection ${live.state}`;
-  fill(chip, live.state === "live" ? "● Connected" : STATES[live.state].split(".")[0]);
-  const banner = document.getElementById("lost");
-  const isOld = live.state === "lost" || live.state === "store";
-  banner.hidden = !isOld;
-  if (isOld) {
-    const since = live.heardAt === null ? "" : ` Last heard from at ${clock(new Date(Date.now() - (performance.now() - live.heardAt)).toISOString())}.`;
-    fill(banner, `${STATES[live.state]}${since}`);
-    announce(STATES[live.state]);
-  }
+  const { chip, banner } = STATES[live.state];
+  const isOld = banner !== undefined;
+  at("connection").className = `connection ${live.state}`;
+  fill(at("connection"), chip);
+  at("lost").hidden = !isOld;
+  fill(at("lost-text"), banner ?? "");
   document.body.classList.toggle("stale", isOld);
+  showSince();
+  showKey();
+  showTitle();
+}
+
+/** When the service was last heard from; apart from what is said aloud, since it changes every second. */
+function showSince() {
+  if (at("lost").hidden) return;
+  const silent = live.heardAt === null ? null : performance.now() - live.heardAt;
+  const said = silent === null ? "It has not been heard from since this page was opened." : `Last heard from ${ago(0, silent)}, at ${clock(Date.now() - silent)}.`;
+  fill(at("lost-since"), live.state === "refused" ? [said, " ", h("button", { type: "button", onclick: () => askForKey(null) }, "Give a key")] : said);
+}
+
+function showTitle() {
+  const prefix = STATES[live.state].banner === undefined ? "" : `${STATES[live.state].chip} · `;
+  document.title = `${prefix}${view?.title ?? ""} · RePlan`;
 }
 
 function showVersion() {
-  const banner = document.getElementById("version");
+  const banner = at("version");
   const differs = PAGE_VERSION !== null && live.version !== null && live.version !== PAGE_VERSION;
   banner.hidden = !differs;
-  if (differs) fill(banner, `The service is of version ${live.version}, this page of ${PAGE_VERSION}. `, h("button", { type: "button", onclick: () => location.reload() }, "Reload"));
+  if (differs) fill(banner, `The service is of version ${live.version}, this page of ${PAGE_VERSION}. `, h("button", { type: "button", onclick: () => location.reload() }, "Load the page anew"));
 }
 
 function route() {
   const [path, query = ""] = location.hash.replace(/^#/, "").split("?");
   const match = /^\/jobs\/([^/]+)$/.exec(path);
-  const next = location.hash;
-  if (next === place) return;
-  place = next;
   view?.close();
   view = match ? new JobView(live, decode(match[1]), new URLSearchParams(query)) : new OverviewView(live);
-  const main = document.getElementById("main");
-  fill(main, view.element);
+  fill(at("main"), view.element);
   window.scrollTo(0, 0);
   view.open();
+  showTitle();
 }
 
 function decode(text) {
@@ -68,27 +81,39 @@ function decode(text) {
 function askForKey(reason) {
   if (asking) return;
   const input = h("input", { type: "password", autocomplete: "off", size: 40, placeholder: "rpk_…", id: "key", required: true });
+  const wrong = h("p", { class: "problem", role: "alert" });
   const form = h("form", { onsubmit: (event) => {
     event.preventDefault();
-    key.set(input.value.trim());
-    location.reload();
+    const text = input.value.trim();
+    const why = whyNoKey(text);
+    fill(wrong, why ?? "");
+    if (why !== null) return;
+    key.set(text);
+    asking.close();
+    live.again();
+    route();
   } }, h("label", { for: "key" }, "API key"), input, h("button", { type: "submit" }, "Use it"));
-  asking = openDialog("This service asks for an API key", h("p", {}, key.get() ? `The key that was given is not good: ${reason}.` : "A key with the scope read is enough to look and to try; report is needed to report failures."),
-    form, h("p", { class: "note" }, "It is kept by this tab alone, until the tab is closed."));
+  asking = openDialog("This service asks for an API key", h("p", {}, key.get() && reason ? `The key that was given is not good: ${reason}.` : "A key with the scope read is enough to look and to try; report is needed to report failures, admin to have plans made ready."),
+    form, wrong, h("p", { class: "note" }, "It is kept by this tab alone, until the tab is closed."));
   asking.addEventListener("close", () => { asking = null; });
 }
 
 function showKey() {
-  const holder = document.getElementById("key-state");
-  if (!key.get()) return;
-  fill(holder, h("button", { type: "button", class: "small", onclick: () => { key.clear(); location.reload(); } }, "Forget the key"));
+  const forget = () => { key.clear(); location.reload(); };
+  fill(at("key-state"), key.get() ? h("button", { type: "button", class: "small", onclick: forget }, "Forget the key") : null);
 }
 
 whenKeyWanted(askForKey);
 live.addEventListener("connection", showConnection);
 live.addEventListener("change", showVersion);
 window.addEventListener("hashchange", route);
-showKey();
+setInterval(() => { showSince(); showTitle(); }, 1000);
+at("words").addEventListener("click", showWords);
+at("skip").addEventListener("click", (event) => {
+  // Not by the address, which names the view.
+  event.preventDefault();
+  at("main").focus();
+});
 showConnection();
 route();
 live.start();

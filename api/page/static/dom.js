@@ -1,6 +1,7 @@
 // Makes elements. Text from outside only ever becomes text nodes and attribute values, never markup.
 
 const SVG = "http://www.w3.org/2000/svg";
+const FOCUSABLE = "a[href], button, input, select, summary, [tabindex]";
 
 /** An element: h("p", {class: "note", onclick: f}, "text", child). Null and undefined children are left out. */
 export function h(tag, attributes = {}, ...children) {
@@ -21,11 +22,21 @@ function append(element, children) {
   }
 }
 
-/** Puts other children in the place of an element's. */
+/** Puts other children in the place of an element's. What had the focus has it afterwards too, if it is there again. */
 export function fill(element, ...children) {
+  const focused = document.activeElement;
+  const sign = focused !== null && focused !== element && element.contains(focused) ? signOf(focused) : null;
   element.replaceChildren();
   append(element, children);
+  if (sign !== null) {
+    const again = [...element.querySelectorAll(FOCUSABLE)].find((found) => signOf(found) === sign);
+    again?.focus({ preventScroll: true });
+  }
   return element;
+}
+
+function signOf(element) {
+  return `${element.tagName} ${element.id || element.getAttribute("aria-label") || element.textContent}`;
 }
 
 /** Text of unknown length and direction that stays in its place and can be read whole as a tooltip. */
@@ -33,9 +44,18 @@ export function name(text, attributes = {}) {
   return h("bdi", { class: "name", title: text, ...attributes }, text);
 }
 
-/** A labelled figure. */
-export function figure(label, value, note, attributes = {}) {
-  return h("div", { class: "figure", ...attributes }, h("dt", {}, label), h("dd", {}, value, note ? h("small", {}, note) : null));
+/** A labelled figure; `about` explains the label. */
+export function figure(label, value, note, about = null) {
+  return h("div", { class: "figure", title: about }, h("dt", {}, label), h("dd", {}, value, note ? h("small", {}, note) : null));
+}
+
+/** A table whose rows become cards on narrow screens. Rows are {cells, className}; the first cell names its row. */
+export function table(label, columns, rows) {
+  // Roles are spelled out, since browsers forget them where a style sheet lays a table out in another way.
+  return h("table", { role: "table", "aria-label": label, class: "cards-when-narrow" },
+    h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, columns.map((text) => h("th", { scope: "col", role: "columnheader" }, text)))),
+    h("tbody", { role: "rowgroup" }, rows.map(({ cells, className }) => h("tr", { role: "row", class: className ?? null },
+      cells.map((cell, n) => h(n ? "td" : "th", { role: n ? "cell" : "rowheader", scope: n ? null : "row", "data-label": columns[n] }, cell))))));
 }
 
 /** Says something to people who hear the page instead of seeing it. */
@@ -44,7 +64,7 @@ export function announce(text) {
   if (region.textContent !== text) region.textContent = text;
 }
 
-/** A dialog that is gone once it is closed; its `returnValue` is what its buttons say. */
+/** A dialog that is gone once it is closed. */
 export function openDialog(title, ...children) {
   const dialog = h("dialog", { "aria-label": title }, h("h2", {}, title), ...children);
   const opener = document.activeElement;

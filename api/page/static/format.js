@@ -1,6 +1,9 @@
 // Figures as people read them.
 
 const UNITS = [["s", 1e9], ["ms", 1e6], ["us", 1e3]];
+const MOMENT = new Intl.DateTimeFormat("en-GB", {
+  day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false, timeZoneName: "short",
+});
 
 /** Nanoseconds, with the unit that leaves three or four digits. */
 export function duration(ns) {
@@ -17,10 +20,11 @@ function digits(value) {
   return String(Number(value.toFixed(places)));
 }
 
+/** A share in percent; the space in it does not break. */
 export function percent(share) {
   if (share === null || share === undefined) return "not known";
   const value = share * 100;
-  return `${value === 0 || value >= 99.95 ? Math.round(value * 100) / 100 : Number(value.toFixed(value < 1 ? 2 : 1))} %`;
+  return `${value === 0 || value >= 99.95 ? Math.round(value * 100) / 100 : Number(value.toFixed(value < 1 ? 2 : 1))}\u00a0%`;
 }
 
 /** Seconds as two of days, hours, minutes, seconds. */
@@ -32,18 +36,17 @@ export function seconds(value) {
   return `${Math.floor(value / 86400)} d ${Math.floor((value % 86400) / 3600)} h`;
 }
 
+/** How long before `now`, both in milliseconds since 1970 or as dates in text. */
 export function ago(then, now) {
   if (then === null) return "never";
-  const passed = Math.max(0, (now - Date.parse(then)) / 1000);
+  const passed = Math.max(0, (now - (typeof then === "number" ? then : Date.parse(then))) / 1000);
   return passed < 5 ? "just now" : `${seconds(Math.floor(passed))} ago`;
 }
 
-/** Time of day, with the date where it is not today. */
-export function clock(text) {
-  const when = new Date(text);
-  if (Number.isNaN(when.getTime())) return "";
-  const time = when.toLocaleTimeString([], { hour12: false });
-  return when.toDateString() === new Date().toDateString() ? time : `${when.toISOString().slice(0, 10)} ${time}`;
+/** Date, time of day and time zone, as this browser's clock has them. */
+export function clock(moment) {
+  const when = new Date(moment);
+  return Number.isNaN(when.getTime()) ? "at a time that cannot be read" : MOMENT.format(when);
 }
 
 export function bytes(count) {
@@ -61,7 +64,16 @@ export function count(number, one, many = `${one}s`) {
   return `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
 }
 
-/** The first few of a list, and how many more there are. */
-export function some(list, most = 6) {
-  return list.length <= most ? list.join(" ") : `${list.slice(0, most).join(" ")} and ${list.length - most} more`;
+/** The first few of a list, and how many more there are; `total` where the list is only the beginning of what there is. */
+export function some(list, most = 6, total = list.length) {
+  const shown = list.slice(0, most);
+  return total <= shown.length ? shown.join(" ") : `${shown.join(" ")} and ${(total - shown.length).toLocaleString("en")} more`;
 }
+
+/** Begins with a capital letter, unless it begins with somebody's name, which keeps its letters. */
+export function capital(text) {
+  return /^[a-z]+(?=[ ,;:.]|$)/.test(text) ? text.charAt(0).toUpperCase() + text.slice(1) : text;
+}
+
+/** The same with a full stop, where it has none. */
+export const sentence = (text) => capital(/[.!?…]$/.test(text) ? text : `${text}.`);

@@ -1,19 +1,35 @@
 // One plan drawn as bars by worker: pixels first, then names, what is down, and the axis.
 
 import { drawBars } from "./bars.js";
-import { rgb, theme } from "./colours.js";
+import { fit, rgb, theme } from "./colours.js";
 import { duration } from "./format.js";
 import { KINDS } from "./timeline_data.js";
 
-export const GUTTER = 64;
+const [NARROW, LEAST_GUTTER, MOST_GUTTER] = [600, 92, 190];
+const [PLACE_PX, LETTER_PX] = [62, 6.5];
 const AXIS = 22;
 const LABEL_FONT = "11px system-ui, sans-serif";
 
-/** A canvas that shows some workers of a timeline over some time; `view` is shared by charts that move together. */
+/** A canvas that shows some workers of a timeline over some time; `view` is shared by charts that move together.
+ * `nodeOf(worker)` names the machine that stands at a place of the plan. */
 export class Gantt {
-  constructor(canvas) {
+  constructor(canvas, nodeOf) {
     this.canvas = canvas;
+    this.nodeOf = nodeOf;
     this.timeline = null;
+    this.longest = 0;
+  }
+
+  /** Takes what to draw. */
+  show(timeline) {
+    this.timeline = timeline;
+    this.longest = 0;
+    for (let worker = 0; worker < (timeline?.numWorkers ?? 0); worker += 1) this.longest = Math.max(this.longest, this.nodeOf(worker).length);
+  }
+
+  /** Room for names, left of the bars. */
+  get gutter() {
+    return this.canvas.clientWidth < NARROW ? LEAST_GUTTER : Math.min(MOST_GUTTER, Math.max(LEAST_GUTTER, PLACE_PX + LETTER_PX * this.longest));
   }
 
   /** Lines the canvas up with its place on the screen. */
@@ -29,7 +45,7 @@ export class Gantt {
   }
 
   get plotWidth() {
-    return Math.max(1, this.canvas.clientWidth - GUTTER);
+    return Math.max(1, this.canvas.clientWidth - this.gutter);
   }
 
   get plotHeight() {
@@ -40,8 +56,8 @@ export class Gantt {
   at(view, x, y) {
     const row = Math.floor(view.top + y / view.rowHeight);
     const worker = y < this.plotHeight ? (view.order[row] ?? null) : null;
-    const ns = view.from + ((x - GUTTER) / this.plotWidth) * (view.to - view.from);
-    return { worker, ns: x < GUTTER ? null : ns };
+    const ns = view.from + ((x - this.gutter) / this.plotWidth) * (view.to - view.from);
+    return { worker, ns: x < this.gutter ? null : ns };
   }
 
   draw(view) {
@@ -63,7 +79,7 @@ export class Gantt {
     drawBars(image, this.timeline, { workers, top, height: view.rowHeight * ratio, from: view.from, to: view.to }, {
       ground: rgb(colours.ground), idle: rgb(colours.idle), sync: rgb(colours.sync), ink: rgb(colours.ink),
     });
-    context.putImageData(image, Math.round(GUTTER * ratio), 0);
+    context.putImageData(image, Math.round(this.gutter * ratio), 0);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     this.#decorate(context, view, colours, workers, first);
     this.#axis(context, view, colours);
@@ -93,40 +109,51 @@ export class Gantt {
         context.strokeRect(1, y + 0.5, this.canvas.clientWidth - 2, view.rowHeight - 1);
       }
       if ((first + n) % step === 0 || worker === view.worker || isDown) {
-        context.fillStyle = isDown ? colours.down : colours.ink;
-        context.textAlign = "right";
-        const mark = isDown ? "✕ " : this.timeline.slow.has(worker) ? "◐ " : "";
-        context.fillText(mark + this.timeline.nameOf(worker), GUTTER - 6, middle);
+        this.#name(context, colours, worker, middle, isDown);
       }
       if (!isDown && view.rowHeight >= 12) this.#labels(context, view, worker, y, scale);
     });
   }
 
+  /** A worker's place in the plan, and the end of the name of the machine that stands there. */
+  #name(context, colours, worker, middle, isDown) {
+    const place = `${isDown ? "✕ " : this.timeline.slow.has(worker) ? "◐ " : ""}${this.timeline.nameOf(worker)}`;
+    context.textAlign = "left";
+    context.fillStyle = isDown ? colours.down : colours.ink;
+    context.fillText(place, 5, middle);
+    const used = 5 + context.measureText(place).width + 7;
+    context.textAlign = "right";
+    context.fillStyle = isDown ? colours.down : colours.soft;
+    context.fillText(fit(context, this.nodeOf(worker), this.gutter - 6 - used), this.gutter - 6, middle);
+  }
+
   #down(context, colours, y, height) {
-    const width = this.canvas.clientWidth - GUTTER;
+    const { gutter } = this;
+    const width = this.canvas.clientWidth - gutter;
     context.save();
     context.beginPath();
-    context.rect(GUTTER, y, width, height - 1);
+    context.rect(gutter, y, width, height - 1);
     context.clip();
     context.strokeStyle = colours.down;
     context.lineWidth = 1;
     context.beginPath();
-    for (let x = GUTTER - height; x < GUTTER + width; x += 9) {
+    for (let x = gutter - height; x < gutter + width; x += 9) {
       context.moveTo(x, y + height);
       context.lineTo(x + height, y);
     }
     context.stroke();
     if (height >= 11) {
       context.fillStyle = colours.ground;
-      context.fillRect(GUTTER + 6, y, 44, height);
+      context.fillRect(gutter + 6, y, 44, height);
       context.fillStyle = colours.down;
       context.textAlign = "left";
-      context.fillText("down", GUTTER + 12, y + height / 2);
+      context.fillText("down", gutter + 12, y + height / 2);
     }
     context.restore();
   }
 
   #labels(context, view, worker, y, scale) {
+    const { gutter } = this;
     const { start_ns: start, end_ns: end } = this.timeline;
     const last = this.timeline.offsets[worker + 1];
     context.textAlign = "center";
@@ -135,21 +162,23 @@ export class Gantt {
     for (let row = this.timeline.firstBehind(worker, view.from); row < last && start[row] < view.to; row += 1) {
       const wide = (end[row] - start[row]) * scale;
       if (wide < 11) continue;
-      const center = GUTTER + ((start[row] + end[row]) / 2 - view.from) * scale;
-      if (center < GUTTER + 6 || center > this.canvas.clientWidth - 6) continue;
+      const center = gutter + ((start[row] + end[row]) / 2 - view.from) * scale;
+      if (center < gutter + 6 || center > this.canvas.clientWidth - 6) continue;
       const letter = KINDS[this.timeline.kind[row]];
       const full = `${this.timeline.rerouted[row] ? "↷" : ""}${letter}${this.timeline.home[row]}.${this.timeline.microbatch[row]}`;
       context.fillText(wide >= full.length * 6.5 ? full : wide >= 22 && this.timeline.rerouted[row] ? `↷${letter}` : letter, center, middle);
     }
     const slot = this.timeline.head.slots[worker % this.timeline.head.num_slots];
     if (slot.sync_ns * scale >= 34) {
-      const center = GUTTER + (slot.sync_start_ns + slot.sync_ns / 2 - view.from) * scale;
-      if (center > GUTTER) context.fillText("sync", center, middle);
+      const center = gutter + (slot.sync_start_ns + slot.sync_ns / 2 - view.from) * scale;
+      if (center > gutter) context.fillText("sync", center, middle);
     }
   }
 
   #axis(context, view, colours) {
     const y = this.plotHeight;
+    const { gutter } = this;
+    const x = (ns) => gutter + ((ns - view.from) / (view.to - view.from)) * this.plotWidth;
     context.fillStyle = colours.ground;
     context.fillRect(0, y, this.canvas.clientWidth, AXIS);
     context.strokeStyle = colours.line;
@@ -157,19 +186,46 @@ export class Gantt {
     context.lineWidth = 1;
     context.textAlign = "center";
     context.textBaseline = "middle";
-    const wanted = Math.max(2, Math.floor(this.plotWidth / 110));
-    const rough = (view.to - view.from) / wanted;
-    const size = 10 ** Math.floor(Math.log10(rough));
-    const step = [1, 2, 5, 10].map((n) => n * size).find((value) => value >= rough);
+    const step = stepOf(view, this.plotWidth);
+    const next = this.#next(context, colours, x);
     context.beginPath();
     for (let ns = Math.ceil(view.from / step) * step; ns <= view.to; ns += step) {
-      const x = GUTTER + ((ns - view.from) / (view.to - view.from)) * this.plotWidth;
-      context.moveTo(x, y);
-      context.lineTo(x, y + 4);
-      if (x > GUTTER + 10 && x < this.canvas.clientWidth - 24) context.fillText(ns === 0 ? "0" : duration(ns), x, y + 13);
+      const at = x(ns);
+      context.moveTo(at, y);
+      context.lineTo(at, y + 4);
+      const isFree = at > gutter + 10 && at < this.canvas.clientWidth - 24 && (next === null || at < next[0] - 24 || at > next[1] + 24);
+      if (isFree) context.fillText(ns === 0 ? "0" : duration(ns), at, y + 13);
     }
-    context.moveTo(GUTTER, y + 0.5);
+    context.moveTo(gutter, y + 0.5);
     context.lineTo(this.canvas.clientWidth, y + 0.5);
     context.stroke();
   }
+
+  /** Marks where the next iteration starts, one period behind this one; returns what its words take of the axis. */
+  #next(context, colours, x) {
+    const { period_ns: period } = this.timeline.head;
+    const at = x(period);
+    if (at < this.gutter || at > this.canvas.clientWidth) return null;
+    context.save();
+    context.strokeStyle = colours.ink;
+    context.setLineDash([5, 4]);
+    context.lineWidth = 1.5;
+    context.beginPath();
+    context.moveTo(at, 0);
+    context.lineTo(at, this.plotHeight + 6);
+    context.stroke();
+    context.restore();
+    const text = `next one starts: ${duration(period)}`;
+    const half = context.measureText(text).width / 2;
+    const center = Math.min(at, this.canvas.clientWidth - half - 2);
+    context.fillText(text, center, this.plotHeight + 13);
+    return [center - half, center + half];
+  }
+}
+
+/** Time between two marks of the axis. */
+function stepOf(view, width) {
+  const rough = (view.to - view.from) / Math.max(2, Math.floor(width / 110));
+  const size = 10 ** Math.floor(Math.log10(rough));
+  return [1, 2, 5, 10].map((n) => n * size).find((value) => value >= rough);
 }

@@ -1,80 +1,94 @@
-// One job: what happened and what to do, its map, its plan over time, its history, and what would happen if more failed.
+// One job: how it stands and what to do, its map, its plan over time, its history, and what would happen if more failed.
 
-import { ServiceError, download, getJson, jobPath, save } from "./api.js";
-import { figure, fill, h, name } from "./dom.js";
-import { ago, clock, count, duration, microseconds, percent, some } from "./format.js";
-import { heatSummary, historyTable, ladderTable } from "./history.js";
+import { ServiceError, getJson, jobPath } from "./api.js";
+import { fill, h, name } from "./dom.js";
+import { ago, duration, sentence } from "./format.js";
+import { Downloads } from "./downloads.js";
+import { heatList, numUnknown } from "./heat.js";
+import { historyTable, ladderTable } from "./history.js";
+import { cellsOf, drawHurt, drawLegend, labelOf, movesOf } from "./job_map.js";
+import { drawVerdict, titleOf } from "./job_verdict.js";
+import { Latest } from "./latest.js";
 import { ClusterMap } from "./map.js";
-import { svgOf } from "./svg.js";
+import { Precompute } from "./precompute.js";
 import { TimelinePanel, loadTimeline } from "./timeline.js";
-import { fromText, toText } from "./trial.js";
-import { SEVERITIES, bestPossible, capital, downOf, ofEpoch, severity, slowOf, whatFailed, whatItCosts, whatToDo } from "./verdict.js";
+import { ofEpoch } from "./verdict.js";
 import { WhatIfPanel } from "./whatif.js";
 
 const HISTORY = 100;
+const LEAST_BETWEEN_MS = 1_000; // between two loadings, however fast epochs come
+const RETRY_MS = 4_000;
+const REMEMBER_MS = 300;
+const LAST_EPOCH = 2 ** 31 - 1;
 
 /** The view of one job; `query` is what its link says. */
 export class JobView {
   constructor(live, id, query) {
     this.live = live;
     this.id = id;
-    this.pinned = Number(query.get("epoch")) || null;
+    this.pinned = pinnedBy(query.get("epoch"));
     this.mode = query.get("mode") === "heat" ? "heat" : "health";
     this.query = query;
     this.body = null;
     this.cluster = null;
     this.heat = null;
     this.plans = [null, null];
-    this.round = 0;
+    this.ended = new AbortController();
+    this.loading = new Latest(() => this.#load(), LEAST_BETWEEN_MS, this.ended.signal);
+    this.plansLoading = new Latest(() => this.#loadPlans(), LEAST_BETWEEN_MS, this.ended.signal);
     this.map = new ClusterMap();
     this.whatIf = new WhatIfPanel(id, this.map);
-    this.timeline = new TimelinePanel();
+    this.timeline = new TimelinePanel((worker, isFaultFree) => this.#nodeAt(worker, isFaultFree));
+    this.precompute = new Precompute(id);
+    this.downloads = new Downloads(() => ({
+      id, epoch: this.body.epoch, hasPlan: this.body.plan !== null, timeline: this.timeline,
+      link: new URL(this.#address({ epoch: this.body.epoch }), location.href).href,
+    }));
     this.#build();
-    this.onChange = (event) => { if (event.detail.includes(this.id)) this.#follow(); };
+    this.onChange = (event) => { if (event.detail.includes(this.id) || this.live.damaged.includes(this.id)) this.#follow(); };
+    this.onConnection = () => { if (this.live.state === "live") this.whatIf.resume(); };
   }
 
-  async open() {
-    document.title = `${this.id} · RePlan`;
+  get title() {
+    return `${this.body && this.cluster ? titleOf(this.#facts()) : ""}${this.id}`;
+  }
+
+  open() {
     this.live.addEventListener("change", this.onChange);
-    this.ticking = setInterval(() => {
-      for (const element of this.verdict.querySelectorAll("[data-at]")) element.textContent = ago(element.dataset.at, this.live.now());
-    }, 1000);
-    await this.load();
-    const number = (key) => (this.query.has(key) ? Number(this.query.get(key)) : Number.NaN);
-    this.timeline.restore({ from: number("from"), to: number("to"), top: number("top"), row: number("row") });
-    this.#chooseByName(this.query.get("worker"));
-    this.whatIf.restore(this.query.getAll("try").map(fromText).filter(Boolean));
-    this.isOpen = true;
-    if (this.live.state === "live" && (this.live.jobs.has(this.id) || this.body)) this.#follow();
+    this.live.addEventListener("connection", this.onConnection);
+    this.ticking = setInterval(() => this.#tick(), 1000);
+    this.loading.run();
   }
 
   close() {
-    this.round += 1;
+    this.ended.abort();
     this.live.removeEventListener("change", this.onChange);
+    this.live.removeEventListener("connection", this.onConnection);
     clearInterval(this.ticking);
+    clearTimeout(this.remembering);
+    for (const part of [this.map, this.timeline, this.precompute]) part.close();
   }
 
   #build() {
     this.trouble = h("p", { class: "problem banner", hidden: true, role: "alert" });
     this.pinnedNote = h("p", { class: "banner", hidden: true });
-    this.verdict = h("section", { class: "card verdict", "aria-label": "how it stands" });
-    this.heatText = h("div", {});
+    this.verdict = h("section", { class: "card verdict", "aria-label": "how it stands" }, h("p", { class: "note" }, "Asking the service…"));
+    this.heatText = h("div", { class: "heat", hidden: true });
+    this.hurt = h("ul", { class: "hurt-list", hidden: true, "aria-label": "workers that are down or slow" });
     this.mapLegend = h("ul", { class: "legend" });
     const radio = (value, text) => h("label", {}, h("input", { type: "radio", name: "mode", value, checked: this.mode === value, onchange: () => this.#setMode(value) }), ` ${text}`);
     this.mapCard = h("section", { class: "card map-card", "aria-label": "map" }, h("h2", {}, "Map"),
-      h("div", { class: "toolbar" }, radio("health", "health and load"), radio("heat", "which node hurts most")),
-      this.heatText, this.map.element, this.mapLegend);
+      h("div", { class: "toolbar" }, radio("health", "what is down, and load"), radio("heat", "which node hurts most"), this.#finder()),
+      this.hurt, this.map.element, this.mapLegend, this.heatText, this.precompute.element);
     this.columns = h("div", { class: "columns" }, this.mapCard, this.whatIf.element);
     this.ladder = h("section", { class: "card", "aria-label": "answers" });
     this.history = h("section", { class: "card", "aria-label": "history" });
-    this.downloads = h("section", { class: "card", "aria-label": "downloads" });
     this.timelineNote = h("p", { class: "note", role: "status" });
     this.element = h("div", {},
       h("p", { class: "crumbs" }, h("a", { href: "#/" }, "Jobs"), " / ", name(this.id)), h("h1", {}, name(this.id)),
-      this.trouble, this.pinnedNote, this.verdict,
-      this.columns,
+      this.trouble, this.pinnedNote, this.verdict, this.columns,
       h("section", { class: "card", "aria-label": "timeline" }, h("h2", {}, "Timeline"), this.timelineNote, this.timeline.element),
-      this.ladder, this.history, this.downloads);
+      this.ladder, this.history, this.downloads.element);
     this.map.addEventListener("choose", (event) => {
       this.whatIf.choose(event.detail);
       this.timeline.choose(this.#positionOf(event.detail));
@@ -83,22 +97,55 @@ export class JobView {
       this.#drawMap();
       this.#remember();
       // What was searched for is ready from now on, and so is known to the heat map.
-      if (event.detail?.would_be.source === "solved" && this.heat) this.#refreshHeat();
+      if (event.detail?.would_be.source === "solved") this.#loadHeat();
     });
+    this.precompute.addEventListener("ready", () => this.#loadHeat());
     this.timeline.addEventListener("changed", () => this.#remember());
   }
 
-  /** Another epoch has come, or the job is gone. */
+  #finder() {
+    const input = h("input", { type: "search", id: "find", size: 16, placeholder: "node, rack or 1/2" });
+    const outcome = h("span", { class: "problem", role: "status" });
+    const find = (event) => {
+      event.preventDefault();
+      const worker = this.cluster ? this.map.find(input.value.trim()) : null;
+      fill(outcome, worker === null ? "nobody of that name" : "");
+      if (worker !== null) this.map.pick(worker);
+    };
+    return h("form", { class: "pair", role: "search", onsubmit: find }, h("label", { for: "find" }, "Find"), input, h("button", { type: "submit" }, "Choose"), outcome);
+  }
+
+  #tick() {
+    for (const element of this.verdict.querySelectorAll("[data-at]")) element.textContent = ago(element.dataset.at, this.live.now());
+    const isDue = this.failedAt !== undefined && performance.now() - this.failedAt > RETRY_MS;
+    if (isDue && this.live.state === "live") this.loading.run();
+  }
+
+  /** Another epoch has come, or the job is gone or back. */
   #follow() {
-    if (!this.isOpen) return; // what is being loaded is the newest, and is followed from then on
-    if (!this.live.jobs.has(this.id)) {
-      this.#fail("This job was deleted. What you see is how it last stood.");
+    const row = this.live.jobs.get(this.id);
+    if (!row) {
+      if (this.live.damaged.includes(this.id)) this.#fail("What the service has stored of this job is damaged. What you see is how it last stood; the service's log tells more.");
+      else if (this.live.version !== null && this.body) {
+        this.isGone = true;
+        this.#fail("This job was deleted. What you see is how it last stood.");
+      }
       return;
     }
-    const row = this.live.jobs.get(this.id);
-    if (this.pinned !== null) this.#showPinned();
-    else if (this.body === null || row.epoch !== this.body.epoch) this.load();
+    if (this.body === null) {
+      // What is being loaded is the newest, and what cannot be there is not asked for again.
+      if (!this.loading.isRunning && !this.isMissing) this.loading.run();
+    } else if (this.pinned !== null) {
+      this.#showPinned();
+      this.#drawVerdict();
+    } else if (this.#isBehind()) this.loading.run();
     else this.#drawVerdict();
+  }
+
+  /** Whether the service has told of another epoch than the one that is shown. */
+  #isBehind() {
+    const row = this.live.jobs.get(this.id);
+    return row !== undefined && (this.isGone || row.epoch !== this.body.epoch || row.created_at !== this.body.created_at);
   }
 
   #fail(text) {
@@ -106,67 +153,113 @@ export class JobView {
     fill(this.trouble, text ?? "");
   }
 
-  async load() {
-    this.round += 1;
-    const round = this.round;
-    const current = () => round === this.round;
+  /** Loads what is newest: first what is said of it, and, apart from that, what takes longer to draw. */
+  async #load() {
+    this.failedAt = undefined;
+    const isFirst = this.body === null;
     try {
-      const path = this.pinned === null ? "epochs/current" : `epochs/${this.pinned}`;
-      const [body, cluster] = await Promise.all([getJson(jobPath(this.id, path)), getJson(jobPath(this.id, "cluster"))]);
-      if (!current()) return;
-      this.#fail(null);
-      Object.assign(this, { body, cluster });
-      this.#drawVerdict();
-      this.#showPinned();
-      fill(this.ladder, h("h2", {}, "Answers and what they would cost"), ladderTable(body));
-      this.#drawMap();
-      await Promise.all([this.#loadPlans(current), this.#loadHistory(current), this.#loadHeat(current), this.whatIf.follow(this.pinned === null ? body : null)]);
+      const body = await this.#get(this.pinned === null ? "epochs/current" : `epochs/${this.pinned}`);
+      this.cluster = await this.#get(`cluster?epoch=${body.epoch}`);
+      this.body = body;
+      this.moves = movesOf(body, this.cluster.num_slots);
+      this.standing = new Map([...this.moves].map(([worker, position]) => [position, worker]));
     } catch (error) {
-      if (!current()) return;
-      if (!(error instanceof ServiceError)) throw error;
-      this.#fail(error.status === 404 ? "There is no such job, or no such epoch of it." : `${capital(error.message)}.`);
+      this.isMissing = this.pinned !== null && error.status === 404;
+      this.#tell(error);
+      this.#showPinned();
+      return;
     }
+    this.isGone = false;
+    this.#fail(null);
+    this.map.take(this.cluster);
+    this.#drawVerdict();
+    this.#showPinned();
+    fill(this.ladder, h("h2", {}, "Answers and what they would cost"), ladderTable(this.body));
+    this.precompute.show(this.cluster.num_slots, this.body.failed_workers.length, Object.keys(this.body.failures.degraded).length);
+    this.#drawMap();
+    this.downloads.refresh();
+    this.plansLoading.run();
+    this.whatIf.follow(this.body);
+    if (isFirst) this.#restore();
+    const parts = [this.#loadHistory(), this.#loadHeat(), this.precompute.look()];
+    for (const part of await Promise.allSettled(parts)) if (part.status === "rejected") this.#tell(part.reason);
+    if (this.pinned === null && this.live.state === "live" && this.#isBehind()) this.loading.run();
   }
 
-  async #loadPlans(current) {
-    fill(this.timelineNote, "Drawing the plan…");
-    const epoch = this.body.epoch;
-    const keep = this.plans[0] !== null || this.plans[1] !== null;
-    const wanted = [this.body.plan ? loadTimeline(this.id, epoch, false) : Promise.resolve(null), loadTimeline(this.id, epoch, true)];
-    const found = await Promise.allSettled(wanted);
-    if (!current()) return;
-    this.plans = found.map((result) => (result.status === "fulfilled" ? result.value : null));
-    const notes = found.filter((result) => result.status === "rejected").map((result) => `${capital(result.reason.message)}.`);
-    if (!this.body.plan) notes.unshift("There is no plan for these failures; the chart shows the plan with everybody live.");
-    else if (this.plans[0]) notes.unshift(`${this.timeline.summaryOf(this.plans[0])}. Wheel with Ctrl, or + and −, to zoom; drag to move.`);
+  #get(what) {
+    return getJson(jobPath(this.id, what), { signal: this.ended.signal });
+  }
+
+  /** Says what could not be loaded; what may go well later is tried again. */
+  #tell(error) {
+    if (error.name === "AbortError" || this.ended.signal.aborted) return;
+    if (!(error instanceof ServiceError)) throw error;
+    if (error.isPassing) this.failedAt = performance.now();
+    const text = error.status === 404 && !this.body ? "There is no such job, or no such epoch of it." : error.message;
+    this.#fail(`${sentence(text)}${error.isPassing ? " It is asked for again." : ""}`);
+  }
+
+  /** Draws each of the two plans as soon as it is there: one may have to be made anew. */
+  async #loadPlans() {
+    const { body } = this;
+    const { signal } = this.ended;
+    fill(this.timelineNote, "Drawing the plan… A large one takes a while.");
+    const hadAny = this.plans.some((plan) => plan !== null);
+    const fresh = hadAny ? [...this.plans] : [null, null];
+    const show = (n) => async (faultFree) => {
+      fresh[n] = body.plan || faultFree ? await loadTimeline(this.id, body.epoch, faultFree, signal) : null;
+      if (!signal.aborted && fresh[n]) this.#showPlans(fresh);
+    };
+    const found = await Promise.allSettled([show(0)(false), show(1)(true)]);
+    if (signal.aborted) return;
+    found.forEach((result, n) => { if (result.status === "rejected") fresh[n] = null; });
+    this.#showPlans(fresh);
+    if (!hadAny) this.#restoreZoom();
+    const reasons = found.filter((result) => result.status === "rejected").map((result) => result.reason);
+    fill(this.timelineNote, [...this.#notes(), ...reasons.map((reason) => sentence(reason.message))].join(" "));
+    const passing = reasons.find((reason) => reason.isPassing);
+    if (passing) this.#tell(passing);
+  }
+
+  #showPlans(plans) {
+    const keep = this.plans.some((plan) => plan !== null);
+    this.plans = [...plans];
+    this.timeline.show(this.plans[0], this.plans[1], keep);
+    this.#drawMap();
+  }
+
+  #notes() {
     const [inForce, faultFree] = this.plans;
+    const notes = [];
+    if (!this.body.plan) notes.push("There is no plan for these failures; the chart shows the plan with everybody live.");
+    else if (inForce) notes.push(`${this.timeline.summaryOf(inForce)}. A row is a worker and its machine, time runs to the right. Wheel with Ctrl, or + and −, to zoom; drag to move.`);
     if (inForce && faultFree && faultFree.head.period_ns < inForce.head.fault_free_ns) {
       notes.push(`A better fault-free plan was found since this one was made; shares of the throughput count from the older one, ${duration(inForce.head.fault_free_ns)}.`);
     }
-    fill(this.timelineNote, notes.join(" "));
-    this.timeline.show(this.plans[0], this.plans[1], keep);
-    this.#drawMap();
-    this.#drawDownloads();
+    return notes;
   }
 
-  async #loadHistory(current) {
-    const newest = this.live.jobs.get(this.id)?.epoch ?? this.body.epoch;
-    const bodies = await getJson(`${jobPath(this.id, "epochs")}?after=${Math.max(0, newest - HISTORY)}`);
-    if (!current()) return;
-    fill(this.history, h("h2", {}, "History"), historyTable(bodies, this.body.epoch, (epoch) => this.#address({ epoch })),
+  async #loadHistory() {
+    const newest = Math.max(this.live.jobs.get(this.id)?.epoch ?? 0, this.body.epoch);
+    const bodies = await this.#get(`epochs?after=${Math.max(0, newest - HISTORY)}`);
+    fill(this.history, h("h2", {}, "History"), h("div", { class: "scroll" }, historyTable(bodies, this.body.epoch, (epoch) => this.#address({ epoch }))),
       bodies.length >= HISTORY ? h("p", { class: "note" }, `The newest ${HISTORY} epochs.`) : null);
   }
 
-  async #loadHeat(current) {
-    const heat = await getJson(jobPath(this.id, "heat"));
-    if (!current()) return;
-    this.heat = heat;
+  async #loadHeat() {
+    try {
+      this.heat = await this.#get("heat");
+    } catch (error) {
+      this.#tell(error);
+      return;
+    }
+    this.#drawVerdict();
     this.#drawMap();
   }
 
-  async #refreshHeat() {
-    const round = this.round;
-    await this.#loadHeat(() => round === this.round).catch(() => {}); // the old one is as good as it was
+  /** The heat map where it is of the epoch that is shown. */
+  get #fittingHeat() {
+    return this.heat !== null && this.heat.epoch === this.body.epoch && this.heat.node_groups.length === this.cluster.nodes.length ? this.heat : null;
   }
 
   #setMode(mode) {
@@ -176,147 +269,63 @@ export class JobView {
   }
 
   #showPinned() {
-    const newest = this.live.jobs.get(this.id)?.epoch ?? this.pinned;
-    const isOld = this.pinned !== null && newest !== this.pinned;
     this.pinnedNote.hidden = this.pinned === null;
     if (this.pinned === null) return;
-    fill(this.pinnedNote, isOld ? `This is epoch ${this.pinned}, not what runs now: the job is at epoch ${newest}. ` : `This is epoch ${this.pinned}, the current one; this view stays with it. `, h("a", { href: `#/jobs/${encodeURIComponent(this.id)}` }, "Follow the current epoch"));
+    const newest = this.live.jobs.get(this.id)?.epoch ?? this.pinned;
+    const says = this.isMissing ? "The link names an epoch that is not there: it never was, or is not kept any more. " : newest === this.pinned ? `This is epoch ${this.pinned}, the current one; this view stays with it. ` : `This is epoch ${this.pinned}, not what runs now: the job is at epoch ${newest}. `;
+    fill(this.pinnedNote, says, h("a", { href: `#/jobs/${encodeURIComponent(this.id)}` }, "Follow the current epoch"));
   }
 
   #facts() {
     const row = this.live.jobs.get(this.id);
-    if (row && row.epoch === this.body.epoch) return row;
-    return { ...ofEpoch(this.body, this.cluster.num_pipelines * this.cluster.num_slots), epoch: this.body.epoch, missing: [] };
+    if (row && row.epoch === this.body.epoch && row.created_at === this.body.created_at) return row;
+    return { ...ofEpoch(this.body, this.cluster.num_pipelines * this.cluster.num_slots), epoch: this.body.epoch };
   }
 
   #drawVerdict() {
-    const facts = this.#facts();
-    const kind = severity(facts);
-    const missing = facts.num_live - facts.num_acknowledged;
-    const [down, slow] = [downOf(this.body), slowOf(this.body)];
-    this.verdict.className = `card verdict ${kind}`;
-    fill(this.verdict,
-      h("p", { class: "state" }, SEVERITIES[kind], h("span", { class: "since" }, ` since ${clock(this.body.created_at)} (`, h("span", { "data-at": this.body.created_at }, ago(this.body.created_at, this.live.now())), ")")),
-      h("div", { class: "answers" },
-        h("div", {}, h("h2", {}, "What failed"), h("p", {}, whatFailed(facts)), down.length ? h("p", {}, h("strong", {}, "Down: "), name(some(down, 8))) : null, slow.length ? h("p", {}, h("strong", {}, "Slow: "), name(some(slow, 6))) : null,
-          this.body.failed_workers.length ? h("p", { class: "note" }, `Workers that are down (pipeline/slot): ${some(this.body.failed_workers, 8)}`) : null,
-          facts.problem ? h("p", { class: "problem" }, `${capital(facts.problem)}.`) : null),
-        h("div", {}, h("h2", {}, "What it costs"), h("p", {}, whatItCosts(facts)), h("p", { class: "note" }, capital(bestPossible(facts)))),
-        h("div", {}, h("h2", {}, "What to do"), h("p", {}, whatToDo(facts)),
-          facts.has_plan && missing && facts.missing.length ? h("p", { class: "note" }, `Without acknowledgement: ${some(facts.missing, 8)}`) : null,
-          this.body.migrations.length ? h("p", {}, `${count(this.body.migrations.length, "worker")} first ${this.body.migrations.length === 1 ? "loads" : "load"} a state: ${some(this.body.migrations.map((move) => `${move.from} takes ${move.to}${move.copy_from ? "" : " (from a checkpoint)"}`), 4)}.`) : null)),
-      h("dl", { class: "figures" },
-        figure("Epoch", String(this.body.epoch), `revision ${this.body.revision}`),
-        figure("Throughput kept", facts.has_plan ? percent(facts.throughput_kept) : "none"),
-        figure("Period", facts.has_plan ? microseconds(facts.period_us) : "none", facts.has_plan ? `bound ${microseconds(facts.bound_us)}` : null),
-        !facts.has_plan ? null : figure("Plan taken by", `${facts.num_acknowledged} of ${count(facts.num_live, "worker")}`, missing ? "the others have not acknowledged it" : null),
-        "last_event_at" in facts ? figure("Last event", h("span", facts.last_event_at ? { "data-at": facts.last_event_at } : {}, ago(facts.last_event_at, this.live.now()))) : null,
-        !facts.has_plan ? null : figure("Holds from", this.body.from_iteration === null ? "when all agree" : `iteration ${this.body.from_iteration}`)));
+    if (!this.body || !this.cluster) return;
+    drawVerdict(this.verdict, { facts: this.#facts(), body: this.body, cluster: this.cluster, heat: this.#fittingHeat, now: this.live.now() });
   }
 
   /** Position in the plan where a worker stands, as an index. */
   #positionOf(worker) {
-    return this.#moved().get(worker) ?? worker;
+    return this.moves.get(worker) ?? worker;
   }
 
-  #moved() {
-    const index = (text) => { const [k, s] = text.split("/").map(Number); return k * this.cluster.num_slots + s; };
-    return new Map(this.body.moved.map((entry) => [index(entry.worker), index(entry.position)]));
+  /** Name of the machine that stands at a position. */
+  #nodeAt(position, isFaultFree) {
+    if (!this.cluster || position >= this.cluster.worker_nodes.length) return "";
+    if (isFaultFree || !this.body.moved.length) return this.map.shortName(position);
+    const who = this.standing.get(position) ?? (this.moves.has(position) ? null : position);
+    return who === null ? "nobody" : this.map.shortName(who);
   }
 
   #drawMap() {
     if (!this.cluster || !this.body) return;
-    this.columns.classList.toggle("wide", this.cluster.num_pipelines > 48);
-    this.map.show(this.cluster, this.#cells(), this.mode);
-    this.heatText.hidden = this.mode !== "heat" || !this.heat;
-    if (!this.heatText.hidden) heatSummary(this.heatText, this.heat, this.cluster);
-    this.#drawMapLegend();
-  }
-
-  #cells() {
-    const { num_slots: slots, num_pipelines: pipelines, worker_nodes: nodesOf } = this.cluster;
-    const [plan] = this.plans;
-    const fits = plan !== null && plan.numWorkers === slots * pipelines && this.body.plan !== null;
-    const moved = this.#moved();
-    const down = new Set(this.body.failed_workers);
+    const heat = this.#fittingHeat;
     const { answer } = this.whatIf;
-    const would = answer ? new Set(answer.would_be.failed_workers) : null;
-    const helps = new Set(answer ? answer.reroutes.map((entry) => entry.runs_on) : []);
-    const most = fits ? Math.max(...plan.loads) : 1;
-    return nodesOf.map((nodes, worker) => {
-      const label = `${Math.floor(worker / slots)}/${worker % slots}`;
-      const position = moved.get(worker) ?? worker;
-      const isDown = down.has(label);
-      const speed = fits ? (plan.slow.get(position) ?? null) : null;
-      const [heat, heatText] = this.#heatOf(nodes);
-      return {
-        status: isDown ? "down" : speed === null ? "live" : "slow",
-        speed: speed === null ? null : speed / 1e6,
-        load: fits && !isDown ? plan.loads[position] : null,
-        most,
-        moved: position === worker ? null : `${Math.floor(position / slots)}/${position % slots}`,
-        tried: would === null || would.has(label) === isDown ? null : isDown ? "back" : "down",
-        helps: helps.has(label),
-        heat,
-        heatText,
-      };
-    });
-  }
-
-  /** How much losing the worst of some nodes hurts: 0 to 1, "lost", or null where not known; and in words. */
-  #heatOf(nodes) {
-    if (this.heat === null) return [null, ""];
-    const ranks = nodes.map((node) => this.heat.node_groups[node]).filter((group) => group !== null && group !== undefined);
-    if (!ranks.length) return [null, ""];
-    const group = this.heat.groups[Math.min(...ranks)];
-    if (group.outcome === "ready") return [Math.min(1, Math.max(0, 1 - group.throughput_kept)), `if it fails too: keeps ${percent(group.throughput_kept)}`];
-    return group.outcome === "not_ready" ? [null, "if it fails too: not known yet, try it"] : ["lost", group.outcome === "stage_lost" ? "if it fails too: training stops" : "if it fails too: optimizer state is lost"];
-  }
-
-  #drawMapLegend() {
-    const swatch = (kind, text) => h("li", {}, h("span", { class: `swatch ${kind}` }), text);
-    const cells = this.map.cells;
-    const number = (status) => cells.filter((cell) => cell.status === status).length;
-    const down = swatch("down", `✕ down (${number("down")})`);
-    if (this.mode === "heat") {
-      fill(this.mapLegend, down, swatch("heat-low", "losing it costs nothing"), swatch("heat-high", "losing it costs half or more"), swatch("heat-lost", "losing it stops training"), swatch("unknown", "not known until tried"));
-    } else {
-      fill(this.mapLegend, down, swatch("slow", `◢ slow (${number("slow")})`), swatch("low", "idle"), swatch("high", "busy all the period"), swatch("unknown", "load not known"),
-        this.body.moved.length ? swatch("moved", `▪ stands elsewhere (${this.body.moved.length})`) : null);
+    this.columns.classList.toggle("wide", this.cluster.num_pipelines > 48);
+    const cells = cellsOf({ body: this.body, moves: this.moves, cluster: this.cluster, plan: this.plans[0], heat, answer });
+    this.map.show(this.cluster, cells, this.mode);
+    drawHurt(this.hurt, this.map);
+    drawLegend(this.mapLegend, { cells, mode: this.mode, body: this.body, answer });
+    this.heatText.hidden = this.mode !== "heat";
+    if (!this.heatText.hidden) {
+      if (heat) heatList(this.heatText, heat, this.cluster);
+      else fill(this.heatText, h("p", { class: "note" }, this.pinned === null ? "Not known yet." : "Known of the current epoch alone."));
     }
-    this.mapLegend.append(h("li", {}, "Columns are pipelines, lines (s0, s1, …) are slots."));
-    if (this.whatIf.answer) this.mapLegend.append(swatch("tried", "dashed: changes in the what-if"), swatch("helps", "framed: takes over in the what-if"));
+    this.precompute.element.hidden = this.pinned !== null || !(this.mode === "heat" || (heat && numUnknown(heat)));
   }
 
-  #drawDownloads() {
-    const epoch = this.body.epoch;
-    const stem = `${this.id}-epoch-${epoch}`;
-    const failed = h("p", { class: "problem", role: "alert" });
-    const button = (text, note, action) => h("li", {}, h("button", { type: "button", onclick: async () => {
-      fill(failed);
-      try {
-        await action();
-      } catch (error) {
-        fill(failed, `${capital(error.message)}.`);
-      }
-    } }, text), " ", note);
-    const worker = h("input", { type: "text", id: "program-of", size: 8, value: "0/0", "aria-label": "worker, pipeline/slot" });
-    fill(this.downloads, h("h2", {}, "Downloads and link"), h("ul", { class: "downloads" },
-      button("Plan file", "for replan validate, replay and show", () => download(jobPath(this.id, "epochs", epoch, "plan"), `${stem}-plan.json`)),
-      button("Chrome trace", "for ui.perfetto.dev, which runs in the browser", () => download(jobPath(this.id, "epochs", epoch, "trace"), `${stem}-trace.json`)),
-      button("SVG", "of the timeline as it is shown", () => save(new Blob([svgOf(this.timeline)], { type: "image/svg+xml" }), `${stem}.svg`)),
-      h("li", {}, button("Program of worker", "", () => download(jobPath(this.id, "epochs", epoch, "programs", worker.value.trim().split("/").map(encodeURIComponent).join("/")), `${stem}-program-${worker.value}.json`)).firstChild, " ", worker),
-      button("Copy a link to this view", "with its zoom, worker and what-if", () => this.#copyLink(failed))), failed);
+  #restore() {
+    this.#chooseByName(this.query.get("worker"));
+    this.whatIf.restore(this.query.getAll("try"));
+    this.isOpen = true;
   }
 
-  async #copyLink(says) {
-    const link = new URL(this.#address({ epoch: this.body.epoch }), location.href).href;
-    if (navigator.clipboard) {
-      await navigator.clipboard.writeText(link);
-      fill(says, "Copied.");
-    } else {
-      fill(says, h("a", { href: link }, link));
-    }
+  #restoreZoom() {
+    const number = (key) => (this.query.has(key) ? Number(this.query.get(key)) : Number.NaN);
+    this.timeline.restore({ from: number("from"), to: number("to"), top: number("top"), row: number("row") });
   }
 
   #address({ epoch = this.pinned } = {}) {
@@ -325,13 +334,10 @@ export class JobView {
     if (epoch !== null) query.set("epoch", epoch);
     if (this.mode !== "health") query.set("mode", this.mode);
     if (this.plans[0] || this.plans[1]) {
-      query.set("from", Math.round(view.from));
-      query.set("to", Math.round(view.to));
-      query.set("top", Math.round(view.top));
-      query.set("row", Math.round(view.rowHeight));
+      for (const [key, value] of [["from", view.from], ["to", view.to], ["top", view.top], ["row", view.rowHeight]]) query.set(key, Math.round(value));
     }
-    if (view.worker !== null) query.set("worker", `${Math.floor(view.worker / this.cluster.num_slots)}/${view.worker % this.cluster.num_slots}`);
-    for (const event of this.whatIf.events) query.append("try", toText(event));
+    if (view.worker !== null) query.set("worker", labelOf(view.worker, this.cluster.num_slots));
+    for (const text of this.whatIf.texts) query.append("try", text);
     return `#/jobs/${encodeURIComponent(this.id)}?${query}`;
   }
 
@@ -341,16 +347,20 @@ export class JobView {
     this.remembering = setTimeout(() => {
       this.remembering = null;
       if (this.element.isConnected) history.replaceState(null, "", this.#address());
-    }, 300);
+    }, REMEMBER_MS);
   }
 
   #chooseByName(text) {
-    const match = /^(\d+)\/(\d+)$/.exec(text ?? "");
-    if (!match || !this.cluster) return;
-    const worker = Number(match[1]) * this.cluster.num_slots + Number(match[2]);
-    if (worker >= this.cluster.num_pipelines * this.cluster.num_slots) return;
+    const worker = /^\d+\/\d+$/.test(text ?? "") ? this.map.find(text) : null;
+    if (worker === null) return;
     this.map.choose(worker);
     this.whatIf.choose(worker);
     this.timeline.choose(worker);
   }
+}
+
+/** Epoch that a link names; null where it names none that can be. */
+function pinnedBy(text) {
+  const epoch = /^\d{1,10}$/.test(text ?? "") ? Number(text) : 0;
+  return epoch >= 1 && epoch <= LAST_EPOCH ? epoch : null;
 }

@@ -2,10 +2,9 @@
 
 import { theme } from "./colours.js";
 import { bytes } from "./format.js";
-import { GUTTER } from "./gantt.js";
 
 /** Draws the curve of a worker over the chart's time; says in words what it shows. */
-export function drawMemory(canvas, timeline, worker, view) {
+export function drawMemory(canvas, timeline, worker, view, gutter) {
   canvas.hidden = false;
   const ratio = Math.min(window.devicePixelRatio || 1, 2);
   canvas.width = Math.max(1, Math.round(canvas.clientWidth * ratio));
@@ -21,8 +20,8 @@ export function drawMemory(canvas, timeline, worker, view) {
   const top = Math.max(peak, capacity ?? 0);
   canvas.hidden = top === 0;
   if (top === 0) return "The job gives no activation bytes, so memory is not drawn.";
-  const [width, height] = [canvas.clientWidth - GUTTER, canvas.clientHeight - 8];
-  const x = (ns) => GUTTER + Math.min(1, Math.max(0, (ns - view.from) / (view.to - view.from))) * width;
+  const [width, height] = [canvas.clientWidth - gutter, canvas.clientHeight - 8];
+  const x = (ns) => gutter + Math.min(1, Math.max(0, (ns - view.from) / (view.to - view.from))) * width;
   const y = (held) => 6 + (1 - held / top) * (height - 6);
   context.beginPath();
   context.moveTo(x(view.from), y(0));
@@ -43,13 +42,13 @@ export function drawMemory(canvas, timeline, worker, view) {
   context.font = "11px system-ui, sans-serif";
   context.textAlign = "right";
   context.textBaseline = "middle";
-  context.fillText(bytes(peak), GUTTER - 6, Math.max(8, y(peak)));
+  context.fillText(bytes(peak), gutter - 6, Math.max(8, y(peak)));
   if (capacity !== null) {
     context.strokeStyle = colours.down;
     context.setLineDash([5, 4]);
     context.beginPath();
-    context.moveTo(GUTTER, y(capacity));
-    context.lineTo(GUTTER + width, y(capacity));
+    context.moveTo(gutter, y(capacity));
+    context.lineTo(gutter + width, y(capacity));
     context.stroke();
     context.setLineDash([]);
   }

@@ -1,10 +1,13 @@
 // All jobs at a glance, what is worst first.
 
 import { fill, figure, h, name } from "./dom.js";
-import { ago, count, microseconds, percent, some } from "./format.js";
-import { SEVERITIES, bestPossible, severity, whatFailed, whatItCosts, whatToDo } from "./verdict.js";
+import { ago, clock, count, microseconds, percent, some } from "./format.js";
+import { bestPossible, isLastStand, severity, stateOf, whatFailed, whatIsNext, whatItCosts, whatToDo } from "./verdict.js";
+import { WORDS } from "./words.js";
 
 const ORDER = ["stopped", "hurt", "waiting", "well"];
+const SUMMARY = { stopped: "without a plan", hurt: "rerouted around failures", waiting: "waiting for acknowledgements", well: "with nothing down" };
+const [MOST_CARDS, FEW] = [100, 12];
 
 /** The view of all jobs. */
 export class OverviewView {
@@ -13,15 +16,25 @@ export class OverviewView {
     this.cards = h("div", { class: "cards" });
     this.summary = h("p", { class: "summary", role: "status" });
     this.damaged = h("p", { class: "banner problem", hidden: true });
-    this.element = h("div", {}, h("h1", {}, "Jobs"), this.damaged, this.summary, this.cards);
+    this.wanted = h("input", { type: "search", id: "wanted", oninput: () => this.draw() });
+    this.search = h("p", { class: "toolbar", hidden: true }, h("label", { for: "wanted" }, "Only jobs whose name has "), this.wanted);
+    this.rest = h("p", { class: "note" });
+    this.element = h("div", {}, h("h1", {}, "Jobs"), this.damaged, this.summary, this.search, this.cards, this.rest);
+    this.known = new Map();
     this.draw = this.draw.bind(this);
+  }
+
+  /** What the title of the tab says. */
+  get title() {
+    const jobs = [...this.live.jobs.values()];
+    const stopped = jobs.filter((job) => !job.has_plan).length;
+    return stopped ? `✕ ${stopped} without a plan` : "Jobs";
   }
 
   open() {
     this.live.addEventListener("change", this.draw);
     this.ticking = setInterval(() => this.#tick(), 1000);
     this.draw();
-    document.title = "Jobs · RePlan";
   }
 
   close() {
@@ -33,36 +46,60 @@ export class OverviewView {
     this.damaged.hidden = !this.live.damaged.length;
     if (!this.damaged.hidden) fill(this.damaged, "Stored rows of these jobs are damaged, so nothing is shown of them; the service's log tells more: ", name(some(this.live.damaged, 8)));
     const jobs = [...this.live.jobs.values()];
+    this.search.hidden = jobs.length <= FEW;
     if (!jobs.length) {
       fill(this.summary, this.live.version === null ? "Asking the service…" : "");
       fill(this.cards, this.live.version === null ? null : h("div", { class: "card" }, h("h2", {}, "No job is registered"), h("p", { class: "advice" }, "Register one with ", h("code", {}, "replan jobs register"), "; it appears here by itself.")));
+      fill(this.rest);
       return;
     }
-    const counts = ORDER.map((kind) => [kind, jobs.filter((job) => severity(job) === kind).length]);
-    const words = { stopped: "without a plan", hurt: "rerouted around failures", waiting: "waiting for acknowledgements", well: "well" };
-    fill(this.summary, counts.filter(([, number]) => number).map(([kind, number]) => h("span", { class: `tag ${kind}` }, `${number} ${words[kind]}`)));
-    jobs.sort((a, b) => ORDER.indexOf(severity(a)) - ORDER.indexOf(severity(b)) || (a.throughput_kept ?? 0) - (b.throughput_kept ?? 0) || (a.id < b.id ? -1 : 1));
-    fill(this.cards, jobs.map((job) => this.#card(job)));
+    const tags = ORDER.map((kind) => [kind, jobs.filter((job) => severity(job) === kind).length]).filter(([, number]) => number)
+      .map(([kind, number]) => h("span", { class: `tag ${kind}` }, `${number} ${SUMMARY[kind]}`));
+    const edge = jobs.filter(isLastStand).length;
+    if (edge) tags.push(h("span", { class: "tag stopped" }, `⚠ ${edge} that one more failure may stop`));
+    if (this.summary.textContent !== tags.map((tag) => tag.textContent).join("")) fill(this.summary, tags);
+    const text = this.search.hidden ? "" : this.wanted.value.trim().toLowerCase();
+    const found = jobs.filter((job) => job.id.toLowerCase().includes(text) || job.name.toLowerCase().includes(text)).sort(worstFirst);
+    fill(this.cards, found.slice(0, MOST_CARDS).map((job) => this.#card(job)));
+    fill(this.rest, found.length > MOST_CARDS ? `${count(found.length - MOST_CARDS, "job")} more, none of them worse off than those above.` : found.length ? "" : "No job has that in its name.");
+    this.known = new Map([...this.known].filter(([id]) => this.live.jobs.has(id)));
   }
 
   #tick() {
     for (const element of this.cards.querySelectorAll("[data-at]")) element.textContent = ago(element.dataset.at, this.live.now());
   }
 
+  /** The same element for as long as nothing of the job changes. */
   #card(job) {
+    const known = this.known.get(job.id);
+    if (known?.job === job) return known.element;
+    const element = this.#made(job);
+    this.known.set(job.id, { job, element });
+    return element;
+  }
+
+  #made(job) {
     const kind = severity(job);
     const missing = job.num_live - job.num_acknowledged;
-    return h("article", { class: `card job ${kind}` },
-      h("h2", {}, h("a", { href: `#/jobs/${encodeURIComponent(job.id)}` }, name(job.id)), job.name === job.id ? null : [" ", h("small", {}, name(job.name))]),
-      h("p", { class: "state" }, SEVERITIES[kind]),
+    const steps = whatToDo(job);
+    const lines = [
       h("p", {}, h("strong", {}, "What failed: "), whatFailed(job), job.failed_nodes ? [" Down: ", name(job.failed_nodes)] : null),
       h("p", {}, h("strong", {}, "What it costs: "), whatItCosts(job)),
-      h("p", {}, h("strong", {}, "What to do: "), whatToDo(job)),
+      h("p", {}, h("strong", {}, "What to do: "), steps.length ? steps.join(" ") : "Nothing."),
+      kind === "stopped" ? null : h("p", { class: isLastStand(job) ? "problem" : null }, h("strong", {}, "If one more fails: "), isLastStand(job) ? "⚠ " : "", whatIsNext(job)),
+    ];
+    return h("article", { class: `card job ${kind}` },
+      h("h2", {}, h("a", { href: `#/jobs/${encodeURIComponent(job.id)}` }, name(job.id)), job.name === job.id ? null : [" ", h("small", {}, name(job.name))]),
+      h("p", { class: "state" }, stateOf(job)), lines,
       h("dl", { class: "figures" },
-        figure("Epoch", String(job.epoch)),
-        figure("Throughput", job.has_plan ? percent(job.throughput_kept) : "none", job.has_plan ? "of the fault-free plan" : null),
-        !job.has_plan ? null : figure("Period", microseconds(job.period_us), bestPossible(job)),
-        figure("Last event", h("span", job.last_event_at ? { "data-at": job.last_event_at } : {}, ago(job.last_event_at, this.live.now()))),
-        !job.has_plan ? null : figure("Plan taken by", `${job.num_acknowledged} of ${count(job.num_live, "worker")}`, missing ? `not by ${some(job.missing, 4)}${missing > job.missing.length ? " …" : ""}` : "everybody has it")));
+        figure("Epoch", String(job.epoch), null, WORDS.epoch),
+        figure("Throughput", job.has_plan ? percent(job.throughput_kept) : "none", job.has_plan ? "of the fault-free plan" : null, WORDS["throughput kept"]),
+        !job.has_plan ? null : figure("Iteration time", microseconds(job.period_us), bestPossible(job), WORDS["iteration time (period)"]),
+        figure("Last report", h("span", job.last_event_at ? { "data-at": job.last_event_at, title: clock(job.last_event_at) } : {}, job.last_event_at ? ago(job.last_event_at, this.live.now()) : "none yet")),
+        !job.has_plan ? null : figure("Plan taken by", `${job.num_acknowledged} of ${count(job.num_live, "worker")}`, missing ? `not by ${some(job.missing, 4, missing)}` : "everybody has it", WORDS.acknowledged)));
   }
+}
+
+function worstFirst(a, b) {
+  return ORDER.indexOf(severity(a)) - ORDER.indexOf(severity(b)) || isLastStand(b) - isLastStand(a) || (a.throughput_kept ?? 0) - (b.throughput_kept ?? 0) || (a.id < b.id ? -1 : 1);
 }

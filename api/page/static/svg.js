@@ -4,29 +4,34 @@ import { KIND_COLOURS, KIND_NAMES } from "./colours.js";
 import { duration } from "./format.js";
 import { KINDS } from "./timeline_data.js";
 
-const [WIDTH, LEFT, ROW, TOP] = [1400, 80, 18, 40];
-const MOST_BARS = 50_000;
+const [WIDTH, LEFT, ROW, TOP] = [1400, 190, 18, 40];
+const [MOST_BARS, MOST_NAME] = [50_000, 22];
 
 const escape = (text) => String(text).replace(/[&<>"']/g, (letter) => `&#${letter.charCodeAt(0)};`);
 
-/** Text of the SVG of both charts, of the workers and times that the panel shows. */
+/** The SVG of both charts, of the workers and times that the panel shows: {text, isCut}, cut where there are too many bars. */
 export function svgOf(panel) {
   const { view } = panel;
   const parts = [];
   let y = 10;
+  let isCut = false;
   for (const { title, gantt } of panel.charts) {
     if (!gantt.timeline) continue;
     const shown = Math.max(1, Math.ceil(gantt.plotHeight / view.rowHeight));
     const workers = view.order.slice(Math.floor(view.top), Math.floor(view.top) + shown);
-    parts.push(chart(title, gantt.timeline, workers, view, y));
+    const drawn = chart(title, gantt, workers, view, y);
+    parts.push(drawn.text);
+    isCut ||= drawn.isCut;
     y += TOP + workers.length * ROW + 24;
   }
   const legend = KIND_NAMES.map((name, n) => `<rect x="${LEFT + n * 170}" y="${y}" width="12" height="12" fill="${KIND_COLOURS[n]}"/><text x="${LEFT + n * 170 + 18}" y="${y + 10}">${escape(name)}</text>`).join("");
   const rerouted = `<rect x="${LEFT + 680}" y="${y}" width="12" height="12" fill="#fff" stroke="#000" stroke-width="1.5"/><text x="${LEFT + 698}" y="${y + 10}">rerouted from another pipeline</text>`;
-  return `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${y + 30}" font-family="sans-serif" font-size="11"><rect width="100%" height="100%" fill="#fff"/>${parts.join("")}${legend}${rerouted}</svg>`;
+  const text = `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${y + 30}" font-family="sans-serif" font-size="11"><rect width="100%" height="100%" fill="#fff"/>${parts.join("")}${legend}${rerouted}</svg>`;
+  return { text, isCut };
 }
 
-function chart(title, timeline, workers, view, top) {
+function chart(title, gantt, workers, view, top) {
+  const { timeline } = gantt;
   const { head, start_ns: start, end_ns: end } = timeline;
   const scale = (WIDTH - LEFT - 10) / (view.to - view.from);
   const x = (ns) => (LEFT + (Math.min(view.to, Math.max(view.from, ns)) - view.from) * scale).toFixed(2);
@@ -34,7 +39,7 @@ function chart(title, timeline, workers, view, top) {
   let bars = 0;
   workers.forEach((worker, n) => {
     const y = top + TOP - 12 + n * ROW;
-    parts.push(`<text x="${LEFT - 6}" y="${y + 11}" text-anchor="end">${escape(timeline.nameOf(worker))}</text>`);
+    parts.push(`<text x="${LEFT - 6}" y="${y + 11}" text-anchor="end">${escape(`${timeline.nameOf(worker)} ${endOf(gantt.nodeOf(worker))}`)}</text>`);
     if (timeline.dead.has(worker)) {
       parts.push(`<rect x="${LEFT}" y="${y}" width="${WIDTH - LEFT - 10}" height="${ROW - 3}" fill="#e8e8e8"/><text x="${LEFT + 8}" y="${y + 11}">down</text>`);
       return;
@@ -49,5 +54,7 @@ function chart(title, timeline, workers, view, top) {
       if (wide > 30) parts.push(`<text x="${x((start[row] + end[row]) / 2)}" y="${y + 11}" text-anchor="middle">${KINDS[timeline.kind[row]]}${timeline.home[row]}.${timeline.microbatch[row]}</text>`);
     }
   });
-  return parts.join("");
+  return { text: parts.join(""), isCut: bars >= MOST_BARS };
 }
+
+const endOf = (node) => (node.length > MOST_NAME ? `…${node.slice(1 - MOST_NAME)}` : node);

@@ -1,29 +1,33 @@
 // Events that are only tried: nothing of a job changes until they are reported in a step of its own.
 
-import { jobPath, postJson } from "./api.js";
+import { getJson, jobPath, postJson } from "./api.js";
+import { some } from "./format.js";
 
 const VERBS = { node_failed: "fail", node_degraded: "slow down", node_recovered: "restore" };
-const SHORT = { f: "node_failed", s: "node_degraded", r: "node_recovered" };
+const SHORT = { f: "node_failed", s: "node_degraded", r: "node_recovered", o: "shards_restored" };
+const NAMED = 4;
 
-/** One event: {kind, nodes, workers, speed}. */
-export function eventOf(kind, what, targets, speed = null) {
-  return { kind, nodes: what === "worker" ? [] : targets, workers: what === "worker" ? targets : [], speed, token: token() };
+/** One event on nodes, a rack's nodes or workers: `targets` are their names, `rack` the rack's where it is one. */
+export function eventOf(kind, what, targets, { speed = null, rack = null } = {}) {
+  return { kind, nodes: what === "worker" ? [] : targets, workers: what === "worker" ? targets : [], speed, rack, token: token() };
 }
 
-/** An event in words: "fail n02 n03". */
+/** One event in words: "fail n02 n03". */
 export function words(event) {
+  if (event.kind === "shards_restored") return "optimizer shards restored";
   return `${VERBS[event.kind]} ${targetsOf(event)}${event.speed === null ? "" : ` to ${Math.round(event.speed * 100)} %`}`;
 }
 
 /** The same as what is said to have happened: "n02 n03: down". */
 export function reportOf(event) {
+  if (event.kind === "shards_restored") return "the optimizer shards that the failures took are on live workers again";
   const state = { node_failed: "down", node_recovered: "back, at full speed", node_degraded: `slow, at ${Math.round((event.speed ?? 1) * 100)} % of full speed` };
   return `${targetsOf(event)}: ${state[event.kind]}`;
 }
 
 function targetsOf(event) {
   const targets = [...event.nodes, ...event.workers.map((worker) => `worker ${worker}`)];
-  return targets.length <= 4 ? targets.join(" ") : `${targets.slice(0, 4).join(" ")} and ${targets.length - 4} more`;
+  return `${event.rack === null ? "" : `rack ${event.rack}: `}${some(targets, NAMED)}`;
 }
 
 function body(event) {
@@ -43,27 +47,52 @@ export function workOut(jobId, events, epoch) {
 export async function report(jobId, events, epoch, onReported) {
   let expected = epoch;
   for (const event of [...events]) {
-    // The same token again after a lost answer is the same report, not a second one.
-    const answer = await postJson(jobPath(jobId, "events"), { ...body(event), expected_epoch: expected }, { "Idempotency-Key": event.token });
+    const answer = await reportOne(jobId, event, expected);
     expected = answer.epoch;
     onReported(event, answer);
+  }
+}
+
+async function reportOne(jobId, event, epoch) {
+  // The same token again after a lost answer is the same report, not a second one.
+  const send = (expected) => postJson(jobPath(jobId, "events"), { ...body(event), expected_epoch: expected }, { "Idempotency-Key": event.token });
+  try {
+    return await send(epoch);
+  } catch (error) {
+    if (error.code !== "epoch_conflict") throw error;
+    const later = await getJson(`${jobPath(jobId, "epochs")}?after=${epoch}`);
+    // A better plan for the same failures changes nothing of what was looked at.
+    if (!later.length || later.some((found) => found.cause !== "improved")) throw error;
+    event.token = token();
+    return send(later[later.length - 1].epoch);
   }
 }
 
 /** Text of an event in a link. */
 export function toText(event) {
   const letter = Object.keys(SHORT).find((key) => SHORT[key] === event.kind);
-  const targets = event.workers.length ? ["w", ...event.workers] : ["n", ...event.nodes];
-  return [letter, event.speed ?? "", ...targets].join("|");
+  const targets = event.rack !== null ? ["r", event.rack] : event.workers.length ? ["w", ...event.workers] : ["n", ...event.nodes];
+  return [letter, event.speed ?? "", ...targets.map(encodeURIComponent)].join("|");
 }
 
-/** Event of a link's text; null where it is none. */
-export function fromText(text) {
+/** Event of a link's text, null where it is none; `nodesOfRack` gives the nodes of a rack. */
+export function fromText(text, nodesOfRack) {
   const [letter, speed, what, ...targets] = text.split("|");
   const kind = SHORT[letter];
   const share = speed === "" ? null : Number(speed);
-  const isSound = kind && ["n", "w"].includes(what) && targets.length && (kind === "node_degraded") === (share !== null) && !Number.isNaN(share);
-  return isSound ? eventOf(kind, what === "w" ? "worker" : "node", targets, share) : null;
+  let names;
+  try {
+    names = targets.map(decodeURIComponent).filter(Boolean);
+  } catch {
+    return null;
+  }
+  if (!kind || (kind === "node_degraded") !== (share !== null) || (share !== null && !(share > 0 && share < 1))) return null;
+  if (kind === "shards_restored") return eventOf(kind, "node", []);
+  if (what === "r" && names.length === 1) {
+    const nodes = nodesOfRack(names[0]);
+    return nodes.length ? eventOf(kind, "node", nodes, { speed: share, rack: names[0] }) : null;
+  }
+  return ["n", "w"].includes(what) && names.length ? eventOf(kind, what === "w" ? "worker" : "node", names, { speed: share }) : null;
 }
 
 function token() {

@@ -1,9 +1,12 @@
 // What if: choose what to try, see what would be served, and, as a step of its own, report it for real.
 
-import { announce, figure, fill, h, name, openDialog } from "./dom.js";
-import { bytes, count, microseconds, percent, seconds } from "./format.js";
-import { eventOf, report, reportOf, words, workOut } from "./trial.js";
-import { RUNGS, bestPossible, capital, ofEpoch } from "./verdict.js";
+import { announce, figure, fill, h, name, openDialog, table } from "./dom.js";
+import { bytes, capital, count, microseconds, percent, seconds, sentence } from "./format.js";
+import { eventOf, fromText, report, reportOf, toText, words, workOut } from "./trial.js";
+import { RUNGS, bestPossible, ofEpoch } from "./verdict.js";
+import { WORDS } from "./words.js";
+
+const MOST_NODES = 32; // of one worker, to choose from
 
 /** The panel beside the map; fires `tried` with the answer, or null where nothing is tried. */
 export class WhatIfPanel extends EventTarget {
@@ -15,47 +18,65 @@ export class WhatIfPanel extends EventTarget {
     this.body = null;
     this.answer = null;
     this.round = 0;
+    this.isWaiting = false;
     this.choice = h("div", { class: "choice" });
+    this.shards = h("div", { class: "actions", hidden: true }, h("button", { type: "button", onclick: () => this.add(eventOf("shards_restored", "node", [])) }, "Optimizer shards restored"));
     this.list = h("ul", { class: "trial" });
-    this.result = h("div", { class: "result", role: "status" });
+    this.progress = h("p", { class: "note", role: "status" });
+    this.result = h("div", { class: "result" });
     this.element = h("section", { class: "card what-if", "aria-label": "what if" },
-      h("h2", {}, "What if…"), this.choice, this.list, this.result);
+      h("h2", {}, "What if…"), this.choice, this.shards, this.list, this.progress, this.result);
     this.choose(null);
   }
 
   /** Tries on another epoch; what is being tried is worked out anew. */
   async follow(body) {
-    const moved = this.body !== null && body !== null && this.body.epoch !== body.epoch && this.events.length > 0;
+    const moved = this.body !== null && this.body.epoch !== body.epoch && this.events.length > 0;
     this.body = body;
-    if (this.events.length) await this.#work(moved ? `The job moved on to epoch ${body.epoch} meanwhile; this is worked out for that.` : "");
+    this.shards.hidden = body.problem?.code !== "optimizer_shard_lost";
+    if (this.events.length) await this.#work(moved ? `The job moved on to epoch ${body.epoch} meanwhile; this is worked out for that. ` : "");
   }
 
   /** Takes what a link says. */
-  restore(events) {
-    this.events = events;
-    if (events.length && this.body) this.#work();
+  restore(texts) {
+    const events = texts.map((text) => fromText(text, (rack) => this.#nodesOfRack(rack)));
+    this.events = events.filter(Boolean);
+    const numBad = events.length - this.events.length;
+    if (events.length) this.#work(numBad ? `${count(numBad, "event")} of the link cannot be read and ${numBad === 1 ? "is" : "are"} left out. ` : "");
+  }
+
+  /** The connection is back: works out again what it cut off. */
+  resume() {
+    if (this.isWaiting) this.#work();
+  }
+
+  /** Texts of a link that brings this back. */
+  get texts() {
+    return this.events.map(toText);
   }
 
   /** Offers what can be tried with a worker. */
   choose(worker) {
     this.worker = worker;
     if (worker === null || !this.map.cluster) {
-      fill(this.choice, h("p", { class: "note" }, "Choose a worker on the map, then try what would happen if its node, rack or the worker alone failed. Nothing is reported."));
+      fill(this.choice, h("p", { class: "note" }, "Choose a worker on the map, or find it by name, then try what would happen if its node, its rack or the worker alone failed or came back. Nothing is reported by trying."));
       return;
     }
-    const { num_slots: slots } = this.map.cluster;
-    const label = `${Math.floor(worker / slots)}/${worker % slots}`;
+    const label = this.map.nameOf(worker);
     const options = [
-      ...this.map.nodesOf(worker).slice(0, 32).map((node) => ({ text: `node ${node}`, what: "node", targets: [node] })),
-      ...this.map.racksOf(worker).map((rack) => ({ text: `rack ${rack}`, what: "node", targets: this.#nodesOfRack(rack) })),
-      { text: `worker ${label} alone`, what: "worker", targets: [label] },
-    ].map((option) => ({ ...option, text: option.targets.length > 1 ? `${option.text}: ${count(option.targets.length, "node")}` : option.text }));
-    const select = h("select", { "aria-label": "what to try it with", id: "target" }, options.map((option, n) => h("option", { value: n }, option.text)));
+      ...this.map.nodesOf(worker).slice(0, MOST_NODES).map((node) => ({ text: `node ${node}`, what: "node", targets: [node], rack: null })),
+      ...this.map.racksOf(worker).map((rack) => {
+        const targets = this.#nodesOfRack(rack);
+        return { text: `rack ${rack}: ${count(targets.length, "node")}`, what: "node", targets, rack };
+      }),
+      { text: `worker ${label} alone`, what: "worker", targets: [label], rack: null },
+    ];
+    const select = h("select", { id: "target" }, options.map((option, n) => h("option", { value: n }, option.text)));
     const speed = h("input", { type: "number", min: 1, max: 99, value: 50, id: "speed", "aria-label": "speed that is left, percent" });
     const add = (kind) => () => {
-      const option = options[Number(select.value)];
+      const { what, targets, rack } = options[Number(select.value)];
       const left = Math.min(99, Math.max(1, Number(speed.value) || 50)) / 100;
-      this.add(eventOf(kind, option.what, option.targets, kind === "node_degraded" ? left : null));
+      this.add(eventOf(kind, what, targets, { speed: kind === "node_degraded" ? left : null, rack }));
     };
     fill(this.choice,
       h("p", {}, name(this.map.words(worker).join(" · "))),
@@ -87,57 +108,57 @@ export class WhatIfPanel extends EventTarget {
     const round = this.round;
     fill(this.list, this.events.map((event, n) => h("li", {}, name(capital(words(event))),
       h("button", { type: "button", class: "small", "aria-label": `do not ${words(event)}`, onclick: () => { this.events.splice(n, 1); this.#work(); } }, "✕"))));
+    this.isWaiting = false;
     if (!this.events.length) {
-      this.answer = null;
-      fill(this.result);
-      this.dispatchEvent(new CustomEvent("tried", { detail: null }));
+      this.#give(null, [], note);
       return;
     }
-    fill(this.result, h("p", { class: "note" }, "Working it out… A plan that is not ready is searched for."));
+    // What was worked out before stays until then, but is not to be reported any more.
+    fill(this.progress, note, "Working it out… A plan that is not ready is searched for.");
+    for (const button of this.result.querySelectorAll(".danger")) button.disabled = true;
     try {
       const answer = await workOut(this.jobId, this.events, this.body?.epoch ?? null);
-      if (round !== this.round) return;
-      this.answer = answer;
-      this.#show(answer, note);
-      this.dispatchEvent(new CustomEvent("tried", { detail: answer }));
+      if (round === this.round) this.#give(answer, this.#told(answer), note);
     } catch (error) {
       if (round !== this.round) return;
-      this.answer = null;
-      fill(this.result, h("p", { class: "problem" }, capital(error.message)), this.#clearButton());
-      this.dispatchEvent(new CustomEvent("tried", { detail: null }));
+      this.isWaiting = error.isPassing === true;
+      this.#give(null, this.#refused(error), note);
     }
   }
 
-  #show(answer, note) {
+  #give(answer, parts, note = "") {
+    this.answer = answer;
+    fill(this.progress, note);
+    fill(this.result, parts);
+    this.dispatchEvent(new CustomEvent("tried", { detail: answer }));
+  }
+
+  #refused(error) {
+    const isOld = error.code === "epoch_conflict";
+    const text = isOld ? `This was to be tried on epoch ${this.body.epoch}, but the job is at epoch ${error.problem.current_epoch} by now.` : sentence(error.message);
+    const link = isOld ? h("p", {}, h("a", { href: `#/jobs/${encodeURIComponent(this.jobId)}?${new URLSearchParams(this.texts.map((found) => ["try", found]))}` }, "Try it on the current epoch")) : null;
+    return [h("p", { class: "problem", role: "alert" }, text), link,
+      this.isWaiting ? h("p", { class: "note" }, "It is worked out as soon as the service answers again.") : null,
+      h("div", { class: "actions" }, h("button", { type: "button", onclick: () => this.#work() }, "Try again"), this.#clearButton())];
+  }
+
+  #told(answer) {
     const would = answer.would_be;
     const { cluster } = this.map;
     const total = cluster.num_pipelines * cluster.num_slots;
     const [now, then] = [this.body ? ofEpoch(this.body, total) : null, ofEpoch(would, total)];
-    const parts = [note ? h("p", { class: "note" }, note) : null];
+    const parts = [];
     if (then.has_plan) {
       parts.push(h("p", { class: "headline" }, `Training would go on at ${percent(then.throughput_kept)} of the fault-free throughput.`));
     } else {
       parts.push(h("p", { class: "problem headline" }, `Training could not go on: ${then.problem}.`), then.hint ? h("p", {}, `What would help: ${then.hint}.`) : null);
     }
-    const copied = would.migrations.reduce((sum, move) => sum + move.bytes, 0);
-    const longest = would.migrations.reduce((most, move) => Math.max(most, move.seconds ?? 0), 0);
-    parts.push(h("table", { class: "compare" },
-      h("thead", {}, h("tr", {}, h("th", {}, ""), h("th", { scope: "col" }, `Now (epoch ${answer.base_epoch})`), h("th", { scope: "col" }, "Would be"))),
-      h("tbody", {},
-        row("Workers down", now?.num_failed ?? "", then.num_failed),
-        row("Throughput kept", now ? percent(now.throughput_kept) : "", then.has_plan ? percent(then.throughput_kept) : "none"),
-        row("Period", now ? microseconds(now.period_us) : "", then.has_plan ? microseconds(then.period_us) : "none"),
-        row("Gap to the bound", now ? percent(now.gap) : "", then.has_plan ? percent(then.gap) : ""),
-        row("Cheapest answer", now ? (RUNGS[now.chosen] ?? "none") : "", RUNGS[then.chosen] ?? "none"))));
-    parts.push(h("dl", { class: "figures small" },
-      figure("Migrations", String(would.migrations.length), would.migrations.length ? `${bytes(copied)} to copy${longest ? `, ${seconds(longest)}` : ""}` : "nobody moves"),
-      figure("New connections", String(would.num_new_pairs), "pairs of workers"),
-      then.has_plan ? figure("Plan", would.source === "store" ? "ready" : "made for this", would.source === "store" ? "it would be served at once" : "it is kept from now on") : null));
-    if (then.has_plan) parts.push(h("p", { class: "note" }, capital(bestPossible(then)), "."));
+    parts.push(comparison(answer, now, then), consequences(would, then));
+    if (then.has_plan) parts.push(h("p", { class: "note" }, sentence(bestPossible(then))));
     parts.push(h("div", { class: "actions" }, this.#clearButton(),
       h("button", { type: "button", class: "danger", onclick: () => this.#confirm() }, "Report this for real…")));
-    fill(this.result, parts);
     announce(then.has_plan ? `would keep ${percent(then.throughput_kept)}` : "training could not go on");
+    return parts;
   }
 
   #clearButton() {
@@ -157,25 +178,43 @@ export class WhatIfPanel extends EventTarget {
     go.addEventListener("click", async () => {
       go.disabled = true;
       fill(outcome, "Reporting…");
+      const planned = this.events.length;
       try {
-        await report(this.jobId, this.events, this.body?.epoch ?? null, (event) => { this.events = this.events.filter((other) => other !== event); });
+        await report(this.jobId, this.events, this.answer?.base_epoch ?? this.body?.epoch ?? null, (event) => { this.events = this.events.filter((other) => other !== event); });
         dialog.close();
         this.#work();
       } catch (error) {
-        fill(outcome, capital(refusal(error)));
+        fill(outcome, sentence(refusal(error, planned - this.events.length)));
         go.disabled = !sure.checked;
       }
     });
   }
 }
 
-function refusal(error) {
-  if (error.code === "scope_too_small") return "this key may look but not report; ask for one with the scope report, or report by `replan report`. Nothing was reported";
-  if (error.code === "epoch_conflict") return `${error.message}. Close this and look again; nothing more was reported`;
-  if (error.status === 0) return "no answer came. Report again here: the same report counts only once";
-  return error.message;
+function comparison(answer, now, then) {
+  const row = (label, before, after) => ({ cells: [label, String(before), String(after)], className: String(before) === String(after) ? null : "changed" });
+  return table("what would change", ["", `Now (epoch ${answer.base_epoch})`, "Would be"], [
+    row("Workers down", now?.num_failed ?? "", then.num_failed),
+    row("Throughput kept", now ? percent(now.throughput_kept) : "", then.has_plan ? percent(then.throughput_kept) : "none"),
+    row("Iteration time (period)", now ? microseconds(now.period_us) : "", then.has_plan ? microseconds(then.period_us) : "none"),
+    row("Gap to the bound", now ? percent(now.gap) : "", then.has_plan ? percent(then.gap) : "none"),
+    row("Best answer", now ? (RUNGS[now.chosen] ?? "none") : "", RUNGS[then.chosen] ?? "none")]);
 }
 
-function row(label, now, then) {
-  return h("tr", { class: String(now) === String(then) ? null : "changed" }, h("th", { scope: "row" }, label), h("td", {}, String(now)), h("td", {}, String(then)));
+function consequences(would, then) {
+  const copied = would.migrations.reduce((sum, move) => sum + move.bytes, 0);
+  const longest = would.migrations.reduce((most, move) => Math.max(most, move.seconds ?? 0), 0);
+  const isReady = would.source === "store";
+  return h("dl", { class: "figures small" },
+    figure("Migrations", String(would.migrations.length), would.migrations.length ? `${bytes(copied)} to copy${longest ? `, ${seconds(longest)}` : ""}` : "nobody moves", WORDS.migration),
+    figure("New connections", String(would.num_new_pairs), "pairs of workers", WORDS["new connections"]),
+    then.has_plan ? figure("Plan", isReady ? "ready" : "made for this", isReady ? "it would be in force at once" : "it is kept, and ready from now on", WORDS["plan ready"]) : null);
+}
+
+function refusal(error, numReported) {
+  const rest = numReported ? `${count(numReported, "event")} of the list ${numReported === 1 ? "is" : "are"} reported, the others are not` : "Nothing was reported";
+  if (error.code === "scope_too_small") return `this key may look but not report; ask for one with the scope report, or report by replan report. ${rest}`;
+  if (error.code === "epoch_conflict") return `something else was reported meanwhile: ${error.message}. Close this and look again. ${rest}`;
+  if (error.status === 0) return "no answer came. Report again here: the same report counts only once";
+  return `${error.message}. ${rest}`;
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,6 +12,7 @@ import pytest
 from api.security.scopes import Scope
 from api.security.stored_keys import create_key
 from api.store import Store
+from tests.api.page.steps import choose, give_key, report, try_out
 from tests.browser import visiting
 from tests.jobs import ServedJob
 from tests.postgres import PostgresServer
@@ -29,7 +31,7 @@ def test_the_service_is_lost_and_comes_back(browser: Any, tmp_path: Path) -> Non
             visit.see("No job is registered")
             first.process.kill()
             visit.see("SERVICE LOST. What you see is old; trying again.")
-            assert "Last heard from at" in visit.text("#lost")
+            assert re.search(r"Last heard from .+, at \d+ \w+ \d{4}, \d\d:\d\d:\d\d \S+\.", visit.text("#lost"))
             visit.keep("lost")
             with serving(store, "--port", str(urlsplit(base).port), ready=False):
                 visit.until("!document.getElementById('lost').checkVisibility()")
@@ -45,7 +47,7 @@ def test_what_was_shown_stays_while_the_service_is_lost(browser: Any, tmp_path: 
         with visiting(browser, base, expected=LOST) as visit:
             ServedJob(first.client, "job").register()
             visit.open()
-            visit.see("NO FAILURE REPORTED")
+            visit.see("NOTHING DOWN")
             first.process.kill()
             visit.see("SERVICE LOST")
             assert visit.page.locator(".card.job").count() == 1
@@ -70,27 +72,18 @@ def test_keys_are_asked_for_and_kept_by_the_tab_alone(browser: Any, tmp_path: Pa
         job = ServedJob(server.client, "job")
         job.register()
         with visiting(browser, str(server.client.base_url), expected=("401", "403")) as visit:
-
-            def give(key: str) -> None:
-                visit.page.get_by_label("API key", exact=True).fill(key)
-                visit.page.get_by_role("button", name="Use it").click()
-
             visit.open()
             visit.see("This service asks for an API key")
             visit.keep("key")
-            give("rpk_wrong")
+            give_key(visit, "rpk_wrong")
             visit.see("The key that was given is not good")
-            give(keys[Scope.READ])
-            visit.see("NO FAILURE REPORTED")
+            give_key(visit, keys[Scope.READ])
+            visit.see("NOTHING DOWN")
             visit.open("#/jobs/job")
             visit.see("History", within="main")
-            visit.page.locator("canvas.map").focus()
-            for press in ("ArrowRight", "Enter"):
-                visit.page.keyboard.press(press)
-            visit.page.get_by_role("button", name="Fail", exact=True).click()
-            visit.page.get_by_role("button", name="Report this for real…").click()
-            visit.page.get_by_role("checkbox", name="It has happened").check()
-            visit.page.get_by_role("button", name="Report now").click()
+            choose(visit, "r!")
+            try_out(visit)
+            report(visit)
             visit.see("This key may look but not report")
             assert job.current()["epoch"] == 1
             assert visit.page.evaluate("[localStorage.length, document.cookie, location.href.includes('rpk_')]") == [
@@ -112,7 +105,7 @@ def test_a_store_that_does_not_answer_is_told(browser: Any, postgres_server: Pos
     ):
         ServedJob(server.client, "job").register()
         visit.open()
-        visit.see("NO FAILURE REPORTED")
+        visit.see("NOTHING DOWN")
         postgres_server.stop()
         try:
             visit.see("The service answers, but its store does not.")

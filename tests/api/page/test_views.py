@@ -12,25 +12,10 @@ from planner.formats.plan_file import load_plan
 from planner.operation import Worker
 from planner.timeline import timeline_of
 from tests.api.page.conftest import HOSTILE
+from tests.api.page.steps import DRAWN, choose, open_job, try_out
 from tests.browser import Visit, visiting
-from tests.jobs import ServedJob
+from tests.jobs import DOCUMENT, TIGHT, ServedJob
 from tests.serving import Server
-
-DRAWN = "window.replan.view?.timeline?.charts.some((chart) => chart.gantt.buffer)"
-
-
-def open_job(visit: Visit, job: str, query: str = "") -> None:
-    """Go to a job's view and wait until all of it is there."""
-    visit.open(f"#/jobs/{job}{query}")
-    visit.until(DRAWN)
-    visit.see("History", within="main")
-
-
-def choose(visit: Visit, steps: str) -> None:
-    """Choose a worker on the map by the keyboard: the first press is worker 0/0."""
-    visit.page.locator("canvas.map").focus()
-    for letter in steps:
-        visit.page.keyboard.press({"r": "ArrowRight", "d": "ArrowDown", "!": "Enter"}[letter])
 
 
 def test_the_overview_tells_what_is_worst_first(visit: Visit) -> None:
@@ -41,9 +26,10 @@ def test_the_overview_tells_what_is_worst_first(visit: Visit) -> None:
     assert titles[:2] == ["lost", "hurt"]
     lost, hurt = (visit.page.locator(".card.job").nth(n).inner_text() for n in (0, 1))
     assert "3 of 12 workers are down" in lost
-    assert "Restore a checkpoint on replacement nodes." in lost
+    assert "each slot that is lost needs at least one worker" in lost
+    assert "start training again from its last checkpoint" in lost
     # 19 us of 27 us: 70.4 %.
-    assert "29.6 % of the throughput: once workers run the plan, it keeps 70.4 %" in hurt
+    assert "29.6\u00a0% of the throughput: once workers run the plan, training keeps 70.4\u00a0%" in hurt
     assert "n06" in hurt
     assert "0 of 11 workers" in hurt
     visit.keep("overview")
@@ -99,13 +85,37 @@ def test_bars_are_those_of_the_plan_file(visit: Visit, server: Server) -> None:
 
 
 @pytest.mark.slow
+def test_memory_and_syncs_are_those_of_the_plan_file(visit: Visit, server: Server) -> None:
+    """What a worker holds over time, and when its slot syncs, are what `planner.timeline` says of the same plan."""
+    costs = TIGHT["stage_costs"] | {"all_reduce_us": 40, "optimizer_us": 5}
+    job = ServedJob(server.client, "memory", TIGHT | {"stage_costs": costs})
+    job.register()
+    job.report("node_failed", "n06")
+    open_job(visit, "memory")
+    shown = visit.page.evaluate("window.replan.view.body.epoch")
+    timeline = timeline_of(load_plan(job.get(f"epochs/{shown}/plan").content))
+    drawn = visit.page.evaluate(
+        """() => {
+          const t = window.replan.view.plans[0];
+          const changes = (w) => t.memory(w).filter(([, held], n, all) => held !== (n ? all[n - 1][1] : 0));
+          const syncs = t.head.slots.map((s) => [s.sync_start_ns, s.sync_ns]);
+          return [Array.from({length: t.numWorkers}, (_, w) => changes(w)), syncs];
+        }"""
+    )
+    assert drawn[0] == [[list(step) for step in timeline.memory(Worker(k, s))] for k in range(3) for s in range(4)]
+    assert any(drawn[0])
+    assert drawn[1] == [[sync.start_ns, sync.duration_ns] for sync in timeline.syncs]
+    assert all(sync.duration_ns == 45_000 for sync in timeline.syncs)
+
+
+@pytest.mark.slow
 def test_pixels_have_the_colour_of_what_runs(visit: Visit) -> None:
     """At 0 worker 0/0 runs F, in blue; at 26.5 us it is idle; worker 1/2 is down and has no bar."""
     visit.expected = ("willReadFrequently",)
     open_job(visit, "hurt")
     pixel = """([row, ns]) => {
       const {timeline} = window.replan.view, {gantt} = timeline.charts[0], {view} = timeline;
-      const x = 64 + (ns - view.from) / (view.to - view.from) * gantt.plotWidth, y = (row + 0.2) * view.rowHeight;
+      const x = gantt.gutter + (ns - view.from) / (view.to - view.from) * gantt.plotWidth, y = (row + 0.2) * view.rowHeight;
       return [...gantt.canvas.getContext("2d").getImageData(x * gantt.ratio, y * gantt.ratio, 1, 1).data].slice(0, 3);
     }"""
     assert visit.page.evaluate(pixel, [0, 300]) == [0x56, 0xB4, 0xE9]
@@ -143,11 +153,11 @@ def test_what_if_changes_nothing_until_it_is_confirmed(visit: Visit, server: Ser
     job.report("node_failed", "n06")
     open_job(visit, "tried")
     choose(visit, "rdd!")  # worker 0/2 on node n02
-    visit.page.get_by_role("button", name="Fail", exact=True).click()
-    visit.see("Training would go on at 35.2 % of the fault-free throughput.")
-    rows = dict(row.split("\t", 1) for row in visit.page.locator(".compare tbody tr").all_inner_texts())
+    try_out(visit)
+    visit.see("Training would go on at 35.2\u00a0% of the fault-free throughput.")
+    rows = dict(row.split("\t", 1) for row in visit.page.locator(".what-if tbody tr").all_inner_texts())
     # Slot 2 has one worker left for 18 microbatches of 3 us: 54 us.
-    assert rows["Period"] == "27 us\t54 us"
+    assert rows["Iteration time (period)"] == "27 us\t54 us"
     assert rows["Workers down"] == "1\t2"
     answer = server.client.post(
         f"{job.path}/what-if", json={"events": [{"kind": "node_failed", "nodes": "n02"}]}
@@ -157,7 +167,7 @@ def test_what_if_changes_nothing_until_it_is_confirmed(visit: Visit, server: Ser
     visit.keep("what-if")
     visit.until("location.hash.includes('try=')")
     visit.page.reload()
-    visit.see("Training would go on at 35.2 %")
+    visit.see("Training would go on at 35.2\u00a0%")
     visit.page.get_by_role("button", name="Report this for real…").click()
     report = visit.page.get_by_role("button", name="Report now")
     assert report.is_disabled()
@@ -177,7 +187,7 @@ def test_a_live_event_appears_by_itself(visit: Visit, server: Server) -> None:
     visit.see("live")
     open_job(visit, "live")
     choose(visit, "r!")  # worker 0/0 on node n00
-    visit.page.get_by_role("button", name="Fail", exact=True).click()
+    try_out(visit)
     visit.see("Training would go on")
     job.report("node_failed", "n06")
     visit.see("Workers that are down (pipeline/slot): 1/2")
@@ -194,8 +204,9 @@ def test_which_node_hurts_most(visit: Visit, server: Server) -> None:
     job.register()
     job.report("node_failed", "n[02,06]")
     open_job(visit, "heat", "?mode=heat")
-    visit.see("One more failure in the wrong place stops training.")
-    visit.see("Hurts most: n10 (slot 2): stops training.")
+    visit.see("⚠ ONE MORE FAILURE MAY STOP TRAINING", within=".verdict")
+    visit.see("Training stops if it is n10: nobody else is left in slot 2.", within=".verdict")
+    visit.see("n10, slot 2: stops training", within=".heat")
     heat = server.client.get(f"{job.path}/heat").json()
     assert heat["node_groups"][10] == 0
     assert heat["groups"][0]["outcome"] == "stage_lost"
@@ -221,7 +232,7 @@ def test_an_old_epoch_says_that_it_is_old(visit: Visit) -> None:
     """The link of an epoch shows that epoch, and the way back to the current one."""
     visit.open("#/jobs/hurt?epoch=1")
     visit.see("This is epoch 1, not what runs now: the job is at epoch 2.")
-    visit.see("NO FAILURE REPORTED")
+    visit.see("NOTHING DOWN")
     visit.page.get_by_role("link", name="Follow the current epoch").click()
     visit.see("REROUTED")
 
@@ -306,3 +317,36 @@ def test_a_timeline_that_cannot_be_read_is_told(visit: Visit, server: Server, da
     visit.open("#/jobs/hurt")
     visit.see("History", within="main")
     visit.see({"magic": "Not a timeline", "version": "A timeline of version 9", "cut": "Invalid typed array"}[damage])
+
+
+def test_what_one_more_failure_would_do_stands_at_the_top(visit: Visit, server: Server) -> None:
+    """In the overview and in the job, beside what failed, whatever view of the map is chosen."""
+    job = ServedJob(server.client, "edge")
+    job.register()
+    job.report("node_failed", "n[02,06]")
+    visit.open()
+    visit.see("that one more failure may stop", within=".summary")
+    card = visit.page.locator(".card.job", has=visit.page.get_by_role("link", name="edge", exact=True))
+    assert "ONE MORE FAILURE MAY STOP TRAINING" in card.inner_text()
+    open_job(visit, "edge")
+    visit.see("⚠ ONE MORE FAILURE MAY STOP TRAINING", within=".verdict")
+    visit.see("Training stops if it is n10: nobody else is left in slot 2.", within=".verdict")
+    visit.keep("edge")
+
+
+@pytest.mark.slow
+def test_costs_that_are_not_known_are_not_called_cheapest(visit: Visit, server: Server) -> None:
+    """Without the job's figures the answer with the shortest iteration is marked; with them the one that costs least."""
+    open_job(visit, "hurt")
+    assert "shortest iteration" in visit.text("section[aria-label=answers] tr.shown")
+    assert "cheapest" not in visit.text("main")
+    recovery = {
+        "repair_s": 3600,
+        "restart_s": 300,
+        "checkpoint_interval_s": 1800,
+        "mean_time_between_failures_s": 36000,
+    }
+    ServedJob(server.client, "costed", DOCUMENT | {"recovery": recovery}).register()
+    ServedJob(server.client, "costed").report("node_failed", "n06")
+    open_job(visit, "costed")
+    assert "costs least" in visit.text("section[aria-label=answers] tbody")

@@ -1,0 +1,60 @@
+// The top of a job's view: what failed, what it costs, what to do, what one more failure would do.
+
+import { figure, fill, h, name } from "./dom.js";
+import { ago, clock, count, microseconds, percent, sentence, some } from "./format.js";
+import { nextFailure } from "./heat.js";
+import { bestPossible, downOf, severity, slowOf, stateOf, whatFailed, whatItCosts, whatToDo } from "./verdict.js";
+import { WORDS } from "./words.js";
+
+/** Draws it; `heat` is null where it is not known yet, or of another epoch. */
+export function drawVerdict(element, { facts, body, cluster, heat, now }) {
+  const kind = severity(facts);
+  element.className = `card verdict ${kind}`;
+  fill(element,
+    h("p", { class: "state" }, stateOf({ ...facts, certain: heat?.certain ?? facts.certain }), h("span", { class: "since" }, ` epoch ${body.epoch}, since ${clock(body.created_at)} (`, h("span", { "data-at": body.created_at }, ago(body.created_at, now)), ")")),
+    h("div", { class: "answers" },
+      h("div", {}, h("h2", {}, "What failed"), failed(facts, body)),
+      h("div", {}, h("h2", {}, "What it costs"), h("p", {}, whatItCosts(facts)), facts.has_plan ? h("p", { class: "note" }, sentence(bestPossible(facts))) : null),
+      h("div", {}, h("h2", {}, "What to do"), steps(facts, body)),
+      h("div", {}, h("h2", {}, "If one more fails"), nextFailure(facts, heat, cluster))),
+    h("dl", { class: "figures" }, figures(facts, body, now)));
+}
+
+function failed(facts, body) {
+  const [down, slow] = [downOf(body), slowOf(body)];
+  return [
+    h("p", {}, whatFailed(facts)),
+    down.length ? h("p", {}, h("strong", {}, "Down: "), name(some(down, 8))) : null,
+    slow.length ? h("p", {}, h("strong", {}, "Slow: "), name(some(slow, 6))) : null,
+    body.failed_workers.length ? h("p", { class: "note" }, `Workers that are down (pipeline/slot): ${some(body.failed_workers, 8)}`) : null,
+    body.dropped.length ? h("p", { class: "note" }, `No longer known to the job: ${some(body.dropped, 4)}`) : null,
+    facts.problem ? h("p", { class: "problem" }, sentence(facts.problem)) : null,
+  ];
+}
+
+function steps(facts, body) {
+  const found = whatToDo(facts);
+  const missing = facts.num_live - facts.num_acknowledged;
+  return [
+    found.length > 1 ? h("ol", {}, found.map((step) => h("li", {}, step))) : h("p", {}, found[0] ?? "Nothing."),
+    facts.has_plan && missing && facts.missing.length ? h("p", { class: "note" }, `Without acknowledgement: ${some(facts.missing, 8, missing)}`) : null,
+    body.migrations.length ? h("p", {}, `By themselves ${count(body.migrations.length, "worker")} first ${body.migrations.length === 1 ? "loads" : "load"} a state: ${some(body.migrations.map((move) => `${move.from} takes ${move.to}${move.copy_from ? "" : " (from a checkpoint)"}`), 4)}.`) : null,
+  ];
+}
+
+function figures(facts, body, now) {
+  const missing = facts.num_live - facts.num_acknowledged;
+  const plan = facts.has_plan;
+  return [
+    figure("Throughput kept", plan ? percent(facts.throughput_kept) : "none", null, WORDS["throughput kept"]),
+    figure("Iteration time (period)", plan ? microseconds(facts.period_us) : "none", plan ? `bound ${microseconds(facts.bound_us)}` : null, WORDS["iteration time (period)"]),
+    !plan ? null : figure("Plan taken by", `${facts.num_acknowledged} of ${count(facts.num_live, "worker")}`, missing ? "the others have not acknowledged it" : null, WORDS.acknowledged),
+    "last_event_at" in facts ? figure("Last report", h("span", facts.last_event_at ? { "data-at": facts.last_event_at, title: clock(facts.last_event_at) } : {}, facts.last_event_at ? ago(facts.last_event_at, now) : "none yet")) : null,
+    !plan ? null : figure("Runs from", body.from_iteration === null ? "the iteration all agree on" : `iteration ${body.from_iteration}`),
+    figure("Epoch", String(body.epoch), `revision ${body.revision} of the job`, WORDS.epoch),
+  ];
+}
+
+/** What the tab is called. */
+export const titleOf = (facts) => ({ stopped: "✕ NO PLAN · ", hurt: `${percent(facts.throughput_kept)} · ` })[severity(facts)] ?? "";
+

@@ -1,0 +1,40 @@
+"""Steps that several tests of the page take."""
+
+from __future__ import annotations
+
+from tests.browser import Visit
+
+DRAWN = "window.replan.view?.timeline?.charts.some((chart) => chart.gantt.buffer)"
+_PRESSES = {"r": "ArrowRight", "d": "ArrowDown", "!": "Enter"}
+
+
+def open_job(visit: Visit, job: str, query: str = "") -> None:
+    """Go to a job's view and wait until all of it is there."""
+    visit.open(f"#/jobs/{job}{query}")
+    visit.until(DRAWN)
+    visit.see("History", within="main")
+
+
+def choose(visit: Visit, steps: str) -> None:
+    """Choose a worker on the map by the keyboard: the first press is worker 0/0."""
+    visit.page.locator("canvas.map").focus()
+    for letter in steps:
+        visit.page.keyboard.press(_PRESSES[letter])
+
+
+def try_out(visit: Visit, button: str = "Fail") -> None:
+    """Press a button of the what-if."""
+    visit.page.get_by_role("button", name=button, exact=True).click()
+
+
+def report(visit: Visit) -> None:
+    """Report what is tried for real, as one who has checked."""
+    visit.page.get_by_role("button", name="Report this for real…").click()
+    visit.page.get_by_role("checkbox", name="It has happened").check()
+    visit.page.get_by_role("button", name="Report now").click()
+
+
+def give_key(visit: Visit, key: str) -> None:
+    """Give a key to the dialog that asks for one."""
+    visit.page.get_by_label("API key", exact=True).fill(key)
+    visit.page.get_by_role("button", name="Use it").click()
