@@ -1,4 +1,4 @@
-"""The portfolio: climbs from list schedules over annealing to CP-SAT within a deadline and a target gap.
+"""The portfolio: climbs from list schedules over pools, repair and annealing to CP-SAT within a deadline and a target gap.
 
 It never returns without a schedule: the first list schedule is built whatever the deadline, and what fails later is
 reported in ``detail`` while the best schedule so far is returned. ``solver`` names what produced it.
