@@ -14,6 +14,9 @@ from planner.formats.documents import parse_document, read_text
 
 FILE = "zb_reference.json"
 
+SHARED = Path(__file__).parent.parent.parent / "shared" / "data"
+"""Where that file lies beside a checkout, if it does."""
+
 
 def read_reference(folder: Path) -> Mapping[str, int]:
     """Its longest stage time by the name of our instance, in nanoseconds.

@@ -333,17 +333,18 @@ def _pair_document(pair: Pair) -> dict[str, Any]:
     "--data",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     metavar="DIR",
-    help="Folder with zb_reference.json, to have Zero Bubble's own scheduler beside ours.",
+    help="Folder with zb_reference.json, to have Zero Bubble's own scheduler beside ours.  [default: ../shared/data]",
 )
 @json_option
 def report(path: Path, folder: Path, data: Path | None, as_json: bool) -> None:
     """Write a Markdown report of RESULTS with plots: gaps, times, techniques, growth, the integer program."""
     from benchmarks.report import write_report
     from benchmarks.results_file import read_results
+    from benchmarks.zb_reference import SHARED
     from cli.output import print_json
 
     results = _told(path, read_results(path))
-    written = write_report(results.rows, folder, data=data)
+    written = write_report(results.rows, folder, data=data or SHARED)
     if as_json:
         print_json({"files": [str(name) for name in written]})
         return
