@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -23,6 +23,7 @@ from solver_models.list_scheduling.network import UNLIMITED_BYTES, build_network
 from solver_models.list_scheduling.routing import most_loads
 from solver_models.list_scheduling.search import ListSearch, Trial, largest_window
 from solver_models.pools.engine import ANYONE, HOME, PIPELINE, construct_pooled
+from solver_models.pools.names import near_home
 
 NAME = "pools"
 
@@ -159,6 +160,17 @@ class PoolSearch:
             window_ns=self._window(start, routing),
         )
 
+    def renamed(self, trial: PoolTrial) -> PoolTrial:
+        """The same schedule with names of workers and microbatches by which more are at home."""
+        by_microbatch = trial.start.reshape(len(trial.routing), -1)
+        named, routing = near_home(self.problem, trial.routing, by_microbatch[:, Kind.F])
+        return replace(
+            trial,
+            routing=routing,
+            start=by_microbatch[named].reshape(-1),
+            turn=trial.turn.reshape(len(trial.routing), -1)[named].reshape(-1),
+        )
+
     def _window(self, start: IntColumn, routing: IntColumn) -> int:
         stage = np.arange(len(self._slot_of))
         worker = np.repeat((routing * len(stage) + stage)[:, :, None], 3, axis=2)
@@ -221,6 +233,7 @@ class PoolRun:
     def _orders(self, trial: PoolTrial, deadline: float) -> Iterator[Order]:
         """The trial's own order, and the best of forward-backward passes from it."""
         problem = self.search.problem
+        trial = self.search.renamed(trial)
         network = build_network(problem, trial.routing)
         order = schedule_in_order(problem, network, order_by_turn(network, trial.turn))
         yield timed_order(problem, network, order, NAME)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from planner.replay import replay
 from planner.validation import require_valid
 from solver_models.annealing.search import Order
 from solver_models.pools.engine import ANYONE, HOME, PIPELINE
+from solver_models.pools.names import near_home
 from solver_models.pools.search import NAME, PoolRule, PoolRun, PoolSearch, can_pool
 from tests.problems import tiny_problem, tiny_problem_without_length, worn_problem
 
@@ -124,3 +126,35 @@ def test_loads_are_even_where_no_more_is_allowed(preference: int) -> None:
     assert trial is not None
     assert sorted(np.bincount(trial.routing[:, 2], minlength=8).tolist()) == [0, 3, 3, 3, 3, 4, 4, 4]
     assert (trial.routing[:, 2] != 4).all()
+
+
+def test_renaming_brings_microbatches_home() -> None:
+    """Two intact pipelines that swap places at slot 1: new names of its workers leave nobody rerouted."""
+    problem = worn(pipelines=2, slots=3, microbatches=2)
+    routing = np.array([[0, 1, 0], [0, 1, 0], [1, 0, 1], [1, 0, 1]], dtype=np.int64)
+    named, better = near_home(problem, routing, np.array([0, 10, 0, 10], dtype=np.int64))
+    assert sorted(named.tolist()) == [0, 1, 2, 3]
+    assert better.tolist() == [[0, 0, 0], [0, 0, 0], [1, 1, 1], [1, 1, 1]]
+
+
+def test_renaming_leaves_the_schedule_as_it_is() -> None:
+    """Dead workers stay dead, the window stays, and fewer microbatches are away than before."""
+    problem = worn(Worker(4, 0), Worker(7, 2), Worker(1, 3))
+    search = PoolSearch(problem, best_bound(problem).value_ns)
+    rule = PoolRule(load_share=0.8, preference=ANYONE, patience_share=0.0, margin_share=0.0, target_factor=1.0)
+    trial = search.construct(rule, search.rank())
+    assert trial is not None
+    renamed = search.renamed(trial)
+    home = np.repeat(np.arange(8), 3)[:, None]
+    assert (renamed.routing != home).sum() < (trial.routing != home).sum()
+    for v, dead in ((0, 4), (2, 7), (3, 1)):
+        assert (renamed.routing[:, v] != dead).all()
+    assert sorted(renamed.start.tolist()) == sorted(trial.start.tolist())
+
+
+def test_slow_workers_do_not_swap_with_others() -> None:
+    """Pipeline 1's worker of slot 0 is slow and runs one microbatch; it still does after renaming."""
+    problem = replace(worn(pipelines=2, slots=1, microbatches=2), speeds_ppm={Worker(1, 0): 500_000})
+    routing = np.array([[1], [0], [0], [0]], dtype=np.int64)
+    _, better = near_home(problem, routing, np.arange(4, dtype=np.int64))
+    assert sorted(better[:, 0].tolist()) == [0, 0, 0, 1]
