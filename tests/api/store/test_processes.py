@@ -28,10 +28,13 @@ def wait_until_ready(process: subprocess.Popen[str]) -> None:
 
 def check_history(store: Store, backend: Backend, told: dict[str, int]) -> None:
     """Epochs count up without a gap, no event led to two, and each that was acknowledged has the epoch it was told."""
-    last = store.job("job").current_epoch
-    assert backend.query("SELECT count(*), min(epoch), max(epoch) FROM epochs") == [(last, 1, last)]
+    # One statement, one state: a server may still end what a killed process had sent.
+    ((last, *epochs),) = backend.query(
+        "SELECT (SELECT current_epoch FROM jobs WHERE job_id = 'job'), count(*), min(epoch), max(epoch) FROM epochs"
+    )
+    assert epochs == [last, 1, last]
     stored = backend.query("SELECT idempotency_key, epoch FROM events")
-    assert len(stored) == last == len(dict(stored))
+    assert last <= len(stored) == len(dict(stored)) <= store.job("job").current_epoch
     assert told.items() <= dict(stored).items()
 
 
