@@ -184,6 +184,29 @@ def test_the_cluster_says_who_runs_where(job: ServedJob) -> None:
     assert job.get("cluster", headers={"If-None-Match": answer.headers["etag"]}).status_code == 304
 
 
+def test_an_epoch_keeps_the_cluster_of_its_revision(job: ServedJob) -> None:
+    """After a revision the old epoch still tells of the old nodes; racks and names alone make another answer too."""
+    old = job.get("cluster")
+    topology = job.document["topology"] | {"nodes": "m[00-11]"}
+    ServedJob(job.client, job.id, job.document | {"topology": topology}).register()
+    new = job.get("cluster", headers={"If-None-Match": old.headers["etag"]})
+    assert (new.status_code, new.json()["nodes"][0], new.json()["revision"]) == (200, "m00", 2)
+    assert job.get("cluster", params={"epoch": 1}).json() == old.json()
+    assert job.get("cluster", params={"epoch": 2}).json() == new.json()
+    check_problem(job.get("cluster", params={"epoch": 3}), 404, "not_found")
+    check_problem(job.get("cluster", params={"epoch": 0}), 422, "request_invalid")
+
+
+def test_a_cluster_registered_anew_is_not_mistaken_for_the_old_one(job: ServedJob) -> None:
+    """Deleted and registered under the same id with other names, the same revision number is another cluster."""
+    old = job.get("cluster")
+    job.client.delete(job.path)
+    topology = job.document["topology"] | {"nodes": "k[00-11]"}
+    ServedJob(job.client, job.id, job.document | {"topology": topology}).register()
+    new = job.get("cluster", headers={"If-None-Match": old.headers["etag"]})
+    assert (new.status_code, new.json()["nodes"][0]) == (200, "k00")
+
+
 def events_of(server: Server) -> Iterator[tuple[str, dict[str, Any]]]:
     """Events of the overview's stream."""
     with server.client.stream("GET", "/v1/overview/stream") as answer:
@@ -210,6 +233,8 @@ def test_the_overview_follows_jobs(server: Server, job: ServedJob) -> None:
     row = following("job")
     assert (row["epoch"], row["failed_nodes"], row["num_failed"], row["num_live"]) == (2, "n06", 1, 11)
     assert row["throughput_kept"] == pytest.approx(19 / 27)
+    # Slot 2 has two workers left: any one can fail.
+    assert row["certain"] == job.get("heat").json()["certain"] == 1
     assert row["last_event_at"] == row["created_at"] == epoch["created_at"]
     assert (row["num_acknowledged"], len(row["missing"])) == (0, 11)
     job.client.post(f"{job.path}/epochs/2/acknowledgements", json={"worker": "0/0"})
