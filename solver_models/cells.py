@@ -108,7 +108,7 @@ class Cell:
             self._annealer = Annealer(self.problem, self._search.network, self._search.target_ns)
             self._annealed = timed_order(self.problem, self._search.network, self._best.order(self.problem), "")
         assert self._annealed is not None
-        found = self._annealer.round(self._annealed, deadline, seed + 7919 * self._rounds, self._idle_rounds)
+        found = self._annealer.round(self._annealed, deadline, seed, self._rounds, self._idle_rounds)
         self._rounds += 1
         if found.period_ns < self._annealed.period_ns:
             self._annealed, self._idle_rounds = found, 0

@@ -61,10 +61,13 @@ def repair(lists: ListRun, options: SolveOptions, deadline: float) -> Order | No
     spare = deadline - begun
     # As good as it gets, not as the target asks: what is left of it is what mending may cost.
     alone = [one_pipeline(problem, kind) for kind in kinds]
-    fault_free = dict(zip(kinds, _solve_all(alone, 0, search, options, begun + _FAULT_FREE_SHARE * spare), strict=True))
+    bounds_ns = [best_bound(one).value_ns for one in alone]
+    fault_free = dict(
+        zip(kinds, _solve_all(alone, bounds_ns, search, options, begun + _FAULT_FREE_SHARE * spare), strict=True)
+    )
     cells = [Cell(problem, routing, pipelines, target_ns) for pipelines in find_cells(problem, routing)]
     stretched = [stretched_pipeline(cell.problem, cell.routing) for cell in cells]
-    in_step = _solve_all(stretched, target_ns, search, options, begun + _STRETCHED_SHARE * spare)
+    in_step = _solve_all(stretched, [target_ns] * len(cells), search, options, begun + _STRETCHED_SHARE * spare)
     for cell, one, schedule in zip(cells, stretched, in_step, strict=True):
         largest = one_pipeline(problem, one.microbatches[0])
         cell.take_starts(
@@ -86,14 +89,14 @@ def repair(lists: ListRun, options: SolveOptions, deadline: float) -> Order | No
 
 
 def _solve_all(
-    problems: list[Problem], target_ns: int, search: ListSearch, options: SolveOptions, deadline: float
+    problems: list[Problem], targets_ns: list[int], search: ListSearch, options: SolveOptions, deadline: float
 ) -> list[Schedule]:
-    """Schedules of problems of one pipeline, each down to its bound or the target; equal problems are solved once."""
+    """Schedules of problems of one pipeline, each down to its target; equal problems are solved once."""
     distinct = [one for i, one in enumerate(problems) if one not in problems[:i]]
     begun = time.monotonic()
     solved = []
     for number, one in enumerate(distinct, start=1):
-        good_ns = max(target_ns, best_bound(one).value_ns)
+        good_ns = targets_ns[problems.index(one)]
         run = ListRun(ListSearch(one, balanced_routing(one), good_ns))
         # So many cost no more than one construction of the whole.
         run.until(begun, at_least=max(1, search.problem.num_pipelines // len(distinct)))

@@ -21,10 +21,10 @@ _ROUNDS = ((0.03, 25), (0.06, 50), (0.12, 75))
 nothing is followed by a hotter and longer one."""
 _COLD_SHARE = 0.002
 _LEAST_MOVES = 30_000
-_MOST_DOUBLINGS = 6
-_ROUND_WORK = 4_000_000_000
-"""A round makes at most this many moves over the number of operations, some two seconds, unless it follows ones that gained
-nothing. One that is cut so begins colder in proportion."""
+_MOST_DOUBLINGS = 8
+_ROUND_WORK = 500_000_000
+"""The first round makes at most this many moves over the number of operations, some tenths of a second, each later one
+twice as many. One that is cut so begins colder in proportion."""
 _SLICE_WORK = 200_000_000
 """A slice of a round makes this many moves over the number of operations, a tenth of a second or two; then the clock is
 looked at."""
@@ -80,7 +80,7 @@ class Annealer:
         """
         best, idle, number = order, 0, 0
         while best.period_ns > self._target_ns and idle < stagnation and time.monotonic() < deadline:
-            candidate = self.round(best, deadline, seed + 7919 * number, idle)
+            candidate = self.round(best, deadline, seed, number, idle)
             number += 1
             if candidate.period_ns < best.period_ns:
                 best, idle = candidate, 0
@@ -88,19 +88,21 @@ class Annealer:
                 idle += 1
         return best
 
-    def round(self, order: Order, deadline: float, seed: int, idle: int) -> Order:
+    def round(self, order: Order, deadline: float, seed: int, number: int, idle: int) -> Order:
         """Cool once from an order; return the best order met, which may be the first.
 
         Parameters
         ----------
         order, deadline, seed
             As in :meth:`improve`.
+        number
+            Rounds before this one.
         idle
             Rounds in a row that gained nothing, at least 0: the more, the hotter and longer this one.
         """
         hot, moves_a_node = _ROUNDS[min(idle, len(_ROUNDS) - 1)]
         moves = max(_LEAST_MOVES, moves_a_node * self._nodes)
-        most = max(_LEAST_MOVES, (_ROUND_WORK << min(idle, _MOST_DOUBLINGS)) // self._nodes)
+        most = max(_LEAST_MOVES, (_ROUND_WORK << min(number, _MOST_DOUBLINGS)) // self._nodes)
         if moves > most:
             moves, hot = most, hot * most / moves
         network = self._network
@@ -109,8 +111,8 @@ class Annealer:
         slices = max(1, moves * self._nodes // _SLICE_WORK)
         cooling = (_COLD_SHARE / hot) ** (1.0 / slices)
         best_places, best_window = places, 2**62
-        for number in range(slices):
-            temperature = hot * cooling**number * self._scale
+        for piece in range(slices):
+            temperature = hot * cooling**piece * self._scale
             places, met, window = anneal(
                 places,
                 first,
@@ -126,7 +128,7 @@ class Annealer:
                 moves // slices,
                 temperature,
                 temperature * cooling,
-                seed + number,
+                seed + 7919 * number + piece,
             )
             if window < best_window:
                 best_places, best_window = met, window
