@@ -7,7 +7,7 @@ reported in ``detail`` while the best schedule so far is returned. ``solver`` na
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from planner.bounds import best_bound
 from planner.errors import SolverError
@@ -28,14 +28,21 @@ MOST_EXACT_OPERATIONS = 1_200
 _ANNEALING_SHARE = 0.6
 """Share of the deadline after which a small problem goes to CP-SAT."""
 
-_LIST_SHARE = 0.15
-_POOLS_SHARE = 0.3
-_DROPPING_SHARE = 0.45
-_REPAIR_SHARE = 0.75
-"""Shares of a climb's time after which list schedules, pools, stopping broken pipelines and repair hand on to the next."""
 
-_LARGE_REPAIR_SHARE = 0.9
-"""The same for repair where no annealing follows."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shares:
+    """Shares of a climb's time after which list schedules, pools, stopping broken pipelines and repair hand on to the next."""
+
+    lists: float
+    pools: float
+    dropping: float
+    repair: float
+
+
+_SMALL = _Shares(lists=0.15, pools=0.3, dropping=0.45, repair=0.75)
+_MIDDLE = _Shares(lists=0.08, pools=0.16, dropping=0.25, repair=0.9)
+_LARGE = _Shares(lists=0.0, pools=0.16, dropping=0.4, repair=0.9)
+"""A large problem has time for little else than repair: of list schedules it gets the one that is always there."""
 
 _MOST_DROPPING_LOSS = 1.01
 """That plan is not looked for where its own lower bound is further than this above the problem's."""
@@ -93,22 +100,21 @@ def _climb(problem: Problem, options: SolveOptions, bound_ns: int, started: floa
     exact, large = operations <= MOST_EXACT_OPERATIONS, operations > MOST_ANNEALED_OPERATIONS
     climbing_s = options.deadline_s * (_ANNEALING_SHARE if exact else 1.0)
     lists = ListRun(ListSearch(problem, balanced_routing(problem), target))
-    # A large problem has time for little else than repair: of list schedules it gets the one that is always there.
-    lists.until(started + (0.0 if large else _LIST_SHARE) * climbing_s)
+    shares = _LARGE if large else _SMALL if exact else _MIDDLE
+    lists.until(started + shares.lists * climbing_s)
     dropped = mended = pooled = None
     if not lists.met and (problem.dead or problem.speeds_ppm):
         if can_pool(problem):
             pools = PoolRun(PoolSearch(problem, target), options.seed)
-            pooled = pools.until(started + _POOLS_SHARE * climbing_s)
+            pooled = pools.until(started + shares.pools * climbing_s)
         if pooled is not None and pooled.period_ns <= target:
             wall_s = time.monotonic() - started
             return SolveResult.found(pooled.solver, pooled.schedule, pooled.period_ns, bound_ns, wall_s)
         # Rerouting in place comes first where it is as good: it leaves more workers at home.
-        dropped = _drop_broken(problem, options, bound_ns, started + _DROPPING_SHARE * climbing_s)
+        dropped = _drop_broken(problem, options, bound_ns, started + shares.dropping * climbing_s)
         if dropped is not None and dropped.period_ns is not None and dropped.period_ns <= target:
             return replace(dropped, wall_s=time.monotonic() - started)
-        share = _LARGE_REPAIR_SHARE if large else _REPAIR_SHARE
-        mended = repair(lists, options, started + share * climbing_s)
+        mended = repair(lists, options, started + shares.repair * climbing_s)
     if large and mended is not None and mended.period_ns <= lists.best[0].window_ns:
         order = mended
     else:

@@ -20,7 +20,8 @@ LIST_SHARE = 0.3
 MOST_ANNEALED_OPERATIONS = 40_000
 """A larger problem is left to list schedules: a move that times the whole order costs too much."""
 _ROUTINGS = 4
-_RESTARTS = 12
+_LEAST_RESTARTS = 12
+_RESTARTS_PER_OPERATION = 0.05
 
 
 def anneal_problem(
@@ -66,7 +67,8 @@ def anneal_problem(
         starts.append(_best_order(problem, other.until(list_deadline)))
     starts.sort(key=lambda order: order.period_ns)
     best = starts[0]
-    for restart in range(_RESTARTS):
+    operations = 3 * problem.num_stages * problem.num_microbatches
+    for restart in range(max(_LEAST_RESTARTS, int(_RESTARTS_PER_OPERATION * operations))):
         if best.period_ns <= target_ns or time.monotonic() >= deadline:
             break
         # Every other restart goes on from the best so far, the rest from the other starts in turn.
