@@ -1,0 +1,86 @@
+"""A cell's own problem, and what is done to its orders."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from planner.operation import Worker
+from planner.problem import Problem, Slot, Stage
+from planner.timing import time_schedule
+from planner.validation import require_valid
+from solver_models.cells import Cell, find_cells
+from solver_models.list_scheduling.routing import balanced_routing
+from solver_models.list_scheduling.search import ListSearch
+
+STAGE = Stage(
+    forward_ns=10, input_grad_ns=11, weight_grad_ns=9, transfer_ns=1, activation_bytes=10, weight_grad_bytes=9
+)
+PROBLEM = Problem(
+    stages=(STAGE,) * 4,
+    slots=tuple(Slot(stages=(s,), sync_ns=3, capacity_bytes=40) for s in range(4)),
+    microbatches=(4,) * 12,
+    dead=frozenset({Worker(6, 1)}),
+)
+
+
+def _cell() -> Cell:
+    routing = balanced_routing(PROBLEM)
+    (pipelines,) = find_cells(PROBLEM, routing)
+    return Cell(PROBLEM, routing, pipelines, 0)
+
+
+def test_a_cell_is_a_problem_of_its_own() -> None:
+    """Worker 6/1 and its four helpers, numbered from 0: as many microbatches, the same worker dead, nobody else's routing."""
+    cell = _cell()
+    assert cell.problem.microbatches == (4,) * 5
+    (dead,) = cell.problem.dead
+    assert cell.pipelines[dead.pipeline] == 6
+    assert dead.slot == 1
+    assert cell.routing.shape == (20, 4)
+    assert cell.routing.min() == 0
+    assert cell.routing.max() == 4
+
+
+def test_passes_come_from_all_starts_and_end() -> None:
+    """Seven patiences; at each a forward pass and two there and back from one origin."""
+    cell = _cell()
+    cell.take_starts([np.zeros(3 * 4 * 20, dtype=np.int64)])
+    passes = 0
+    while cell.advance():
+        passes += 1
+    assert passes == 7 * (1 + 2)
+
+
+def test_only_a_better_schedule_is_taken() -> None:
+    """Without waiting the rules by rounds find one schedule, waiting for everything another: the better one stays."""
+    cell = _cell()
+    search = ListSearch(cell.problem, cell.routing, 0)
+    trials = sorted((search.by_rounds(0.0, None, 0.0), search.by_rounds(0.0, 1.0, 1.0)), key=lambda t: t.window_ns)
+    cell.offer(trials[1])
+    assert cell.window_ns == trials[1].window_ns
+    cell.offer(trials[0])
+    cell.offer(trials[1])
+    assert cell.window_ns == trials[0].window_ns
+
+
+def test_annealing_keeps_the_best_and_every_constraint() -> None:
+    """From one microbatch after the other to something shorter; the period told is that of the order."""
+    cell = _cell()
+    cell.take_starts([np.arange(3 * 4 * 20, dtype=np.int64)])
+    cell.advance()
+    before = cell.window_ns
+    cell.anneal(time.monotonic() + 60, 1)
+    assert cell.window_ns < before
+    order = cell.order()
+    assert order is not None
+    schedule, period = time_schedule(cell.problem, order)
+    assert period == cell.window_ns
+    require_valid(cell.problem, schedule, period)
+
+
+def test_a_cell_without_passes_has_no_order() -> None:
+    """Nothing is made up."""
+    assert _cell().order() is None
+    assert not _cell().advance()
