@@ -33,12 +33,13 @@ function failed(facts, body) {
 }
 
 function steps(facts, body) {
-  const found = whatToDo(facts);
+  const found = whatToDo(facts, body.migrations);
+  const copied = body.migrations.filter((move) => move.copy_from !== null);
   const missing = facts.num_live - facts.num_acknowledged;
   return [
     found.length > 1 ? h("ol", {}, found.map((step) => h("li", {}, step))) : h("p", {}, found[0] ?? "Nothing."),
     facts.has_plan && missing && facts.missing.length ? h("p", { class: "note" }, `Without acknowledgement: ${some(facts.missing, 8, missing)}`) : null,
-    body.migrations.length ? h("p", {}, `By themselves ${count(body.migrations.length, "worker")} first ${body.migrations.length === 1 ? "loads" : "load"} a state: ${some(body.migrations.map((move) => `${move.from} takes ${move.to}${move.copy_from ? "" : " (from a checkpoint)"}`), 4)}.`) : null,
+    copied.length ? h("p", { class: "note" }, `${count(copied.length, "worker")} first ${copied.length === 1 ? "copies" : "copy"} a state, by themselves: ${some(copied.map((move) => `${move.from} takes ${move.to}`), 4)}.`) : null,
   ];
 }
 

@@ -64,10 +64,12 @@ export function bestPossible(job) {
   return job.gap === null ? "no bound is known" : `another plan could be at most ${percent(job.gap)} faster (bound ${microseconds(job.bound_us)})`;
 }
 
-/** What somebody has to do, step by step; empty for nothing. */
-export function whatToDo(job) {
+/** What somebody has to do, step by step; empty for nothing. `migrations` are those of the epoch, where they are known. */
+export function whatToDo(job, migrations = []) {
   if (!job.has_plan) return withoutPlan(job);
   const steps = [];
+  const bare = migrations.filter((move) => move.copy_from === null).length;
+  if (bare) steps.push(`Start training from its last checkpoint, as its training script does it: no live worker holds what ${count(bare, "worker")} ${bare === 1 ? "has" : "have"} to load. This service keeps no checkpoints.`);
   const missing = job.num_live - job.num_acknowledged;
   if (missing === job.num_live) steps.push("See whether the job runs: no worker has acknowledged the plan yet.");
   if (job.chosen === "wait_for_repair") steps.push("Decide whether to stop the job: by the costs in its file, waiting for the repair loses less than running on.");

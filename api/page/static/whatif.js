@@ -205,10 +205,12 @@ function consequences(would, then) {
   const copied = would.migrations.reduce((sum, move) => sum + move.bytes, 0);
   const longest = would.migrations.reduce((most, move) => Math.max(most, move.seconds ?? 0), 0);
   const isReady = would.source === "store";
-  return h("dl", { class: "figures small" },
-    figure("Migrations", String(would.migrations.length), would.migrations.length ? `${bytes(copied)} to copy${longest ? `, ${seconds(longest)}` : ""}` : "nobody moves", WORDS.migration),
+  const bare = would.migrations.filter((move) => move.copy_from === null).length;
+  const warning = bare ? h("p", { class: "problem" }, `Training would have to start from its last checkpoint: no live worker holds what ${count(bare, "worker")} ${bare === 1 ? "has" : "have"} to load.`) : null;
+  return [warning, h("dl", { class: "figures small" },
+    figure("Migrations", String(would.migrations.length), would.migrations.length ? `${bytes(copied)} to load${longest ? `, ${seconds(longest)}` : ""}` : "nobody moves", WORDS.migration),
     figure("New connections", String(would.num_new_pairs), "pairs of workers", WORDS["new connections"]),
-    then.has_plan ? figure("Plan", isReady ? "ready" : "made for this", isReady ? "it would be in force at once" : "it is kept, and ready from now on", WORDS["plan ready"]) : null);
+    then.has_plan ? figure("Plan", isReady ? "ready" : "made for this", isReady ? "it would be in force at once" : "it is kept, and ready from now on", WORDS["plan ready"]) : null)];
 }
 
 function refusal(error, numReported) {

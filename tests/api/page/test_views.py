@@ -12,7 +12,7 @@ from planner.formats.plan_file import load_plan
 from planner.operation import Worker
 from planner.timeline import timeline_of
 from tests.api.page.conftest import HOSTILE
-from tests.api.page.steps import DRAWN, choose, open_job, try_out
+from tests.api.page.steps import DRAWN, choose, open_job, report, try_out
 from tests.browser import Visit, visiting
 from tests.jobs import DOCUMENT, TIGHT, ServedJob
 from tests.serving import Server
@@ -350,3 +350,22 @@ def test_costs_that_are_not_known_are_not_called_cheapest(visit: Visit, server: 
     ServedJob(server.client, "costed").report("node_failed", "n06")
     open_job(visit, "costed")
     assert "costs least" in visit.text("section[aria-label=answers] tbody")
+
+
+@pytest.mark.slow
+def test_what_a_job_without_a_plan_comes_back_from(visit: Visit, server: Server) -> None:
+    """Who follows the steps restores a worker, is told of the checkpoint before and after, and gets a plan."""
+    job = ServedJob(server.client, "back")
+    job.register()
+    job.report("node_failed", "n[02,06,10]")
+    open_job(visit, "back")
+    visit.see("Repair or replace what failed: each slot that is lost needs at least one worker.", within=".verdict ol")
+    visit.see("replan report back --recovered NODES", within=".verdict ol")
+    visit.page.get_by_role("button", name="✕ 0/2").click()
+    try_out(visit, "Restore")
+    visit.see("Training would have to start from its last checkpoint", within=".what-if")
+    report(visit)
+    visit.see("Start training from its last checkpoint", within=".verdict")
+    assert job.current()["failures"]["nodes"] == "n[06,10]"
+    assert "from a checkpoint" not in visit.text(".verdict .note")
+    visit.keep("back")
