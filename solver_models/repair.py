@@ -35,6 +35,9 @@ _STRETCHED_SHARE = 0.35
 _PASSES_SHARE = 0.6
 """Shares of the time after which the fault-free pipelines, the stretched ones, and passes hand on to the next."""
 
+_STRETCHED_RESTARTS = 2
+"""Searches for a schedule of each stretched pipeline: its last per mille is lost again in the cell."""
+
 
 def repair(lists: ListRun, options: SolveOptions, deadline: float) -> Order | None:
     """Mend the fault-free schedule.
@@ -67,7 +70,8 @@ def repair(lists: ListRun, options: SolveOptions, deadline: float) -> Order | No
     )
     cells = [Cell(problem, routing, pipelines, target_ns) for pipelines in find_cells(problem, routing)]
     stretched = [stretched_pipeline(cell.problem, cell.routing) for cell in cells]
-    in_step = _solve_all(stretched, [target_ns] * len(cells), search, options, begun + _STRETCHED_SHARE * spare)
+    until = begun + _STRETCHED_SHARE * spare
+    in_step = _solve_all(stretched, [target_ns] * len(cells), search, options, until, restarts=_STRETCHED_RESTARTS)
     for cell, one, schedule in zip(cells, stretched, in_step, strict=True):
         largest = one_pipeline(problem, one.microbatches[0])
         cell.take_starts(
@@ -89,7 +93,12 @@ def repair(lists: ListRun, options: SolveOptions, deadline: float) -> Order | No
 
 
 def _solve_all(
-    problems: list[Problem], targets_ns: list[int], search: ListSearch, options: SolveOptions, deadline: float
+    problems: list[Problem],
+    targets_ns: list[int],
+    search: ListSearch,
+    options: SolveOptions,
+    deadline: float,
+    restarts: int | None = None,
 ) -> list[Schedule]:
     """Schedules of problems of one pipeline, each down to its target; equal problems are solved once."""
     distinct = [one for i, one in enumerate(problems) if one not in problems[:i]]
@@ -101,7 +110,7 @@ def _solve_all(
         # So many cost no more than one construction of the whole.
         run.until(begun, at_least=max(1, search.problem.num_pipelines // len(distinct)))
         until = begun + (deadline - begun) * number / len(distinct)
-        solved.append(anneal_problem(one, options, good_ns, until, lists=run).schedule)
+        solved.append(anneal_problem(one, options, good_ns, until, lists=run, restarts=restarts).schedule)
     return [solved[distinct.index(one)] for one in problems]
 
 
