@@ -29,7 +29,7 @@ from api.pool import Priority, SolvePool
 from api.precompute.engine import PrecomputeEngine
 from api.settings import Settings
 from api.store import EpochRecord, JobRecord, OperationRecord, Reported, Store
-from api.store.epochs import require_expected, require_same_request
+from api.store.appending import require_expected, require_same_request
 from api.store.watch import EpochFeed, IsGone
 from api.views.views import Views
 from planner.errors import NotFoundError

@@ -1,8 +1,10 @@
 """The store: plans, jobs, templates, epochs, operations and API keys, on SQLite or PostgreSQL."""
 
+from api.store.acknowledgements import AcknowledgementRecord
+from api.store.appending import Appended, NewEpoch, Reported
 from api.store.engine import parse_url
 from api.store.epoch_damage import DamagedEpoch, Report
-from api.store.epochs import AcknowledgementRecord, Appended, Cause, EpochRecord, EventRecord, NewEpoch, Reported
+from api.store.epochs import Cause, EpochRecord, EventRecord
 from api.store.jobs import DamagedJob, JobEntry, JobRecord, Mode
 from api.store.keys import ApiKeyRecord
 from api.store.operations import FinalState, OperationRecord, OperationState

@@ -160,7 +160,7 @@ class PlanRows(Database):
             raise NotFoundError(f"plan {plan_id[:80]!r} knows no rank {rank[:20]!r}")
         worker: str = row.worker
         if row_checksum("rank", plan_id, rank, worker) != row.checksum:
-            raise self._damaged(f"rank {rank}", plan_id)
+            raise self._damaged_plan(f"rank {rank}", plan_id)
         return worker
 
     def has_programs(self, plan_id: str) -> bool:
@@ -174,10 +174,10 @@ class PlanRows(Database):
             raise NotFoundError(f"there is no {kind} of plan {plan_id[:80]!r}" if kind != "plan" else _no_plan(plan_id))
         content, checksum = row
         if not isinstance(content, bytes) or document_checksum(content, plan_id, kind) != checksum:
-            raise self._damaged(kind, plan_id)
+            raise self._damaged_plan(kind, plan_id)
         return Document(content=content, sha256=checksum)
 
-    def _damaged(self, what: str, plan_id: str) -> CorruptStoreError:
+    def _damaged_plan(self, what: str, plan_id: str) -> CorruptStoreError:
         return CorruptStoreError(
             f"{self.name}: the stored {what} of plan {plan_id} does not match its checksum",
             hint="ask for the plan again, or restore the store from a copy",

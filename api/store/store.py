@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from api.store.acknowledgements import AcknowledgementRows
+from api.store.appending import AppendingRows
 from api.store.epoch_damage import EpochDamageRows
 from api.store.jobs import JobRows
 from api.store.keys import KeyRows
@@ -13,7 +15,18 @@ from api.store.template_transfer import TemplateTransferRows
 from api.store.versions import schema_version
 
 
-class Store(PlanRows, TemplateTransferRows, JobRows, EpochDamageRows, OperationRows, KeyRows, PruningRows, LookingRows):
+class Store(
+    PlanRows,
+    TemplateTransferRows,
+    JobRows,
+    EpochDamageRows,
+    AppendingRows,
+    AcknowledgementRows,
+    OperationRows,
+    KeyRows,
+    PruningRows,
+    LookingRows,
+):
     """Everything the service remembers, in one SQLite file or PostgreSQL database.
 
     Safe to use from several threads, and by several servers at once. What a method that writes has returned is durable.
