@@ -40,7 +40,7 @@ class _Shares:
 
 
 _SMALL = _Shares(lists=0.15, pools=0.3, dropping=0.45, repair=0.75)
-_MIDDLE = _Shares(lists=0.08, pools=0.16, dropping=0.25, repair=0.9)
+_MIDDLE = _Shares(lists=0.15, pools=0.22, dropping=0.3, repair=0.9)
 _LARGE = _Shares(lists=0.0, pools=0.16, dropping=0.4, repair=0.9)
 """A large problem has time for little else than repair: of list schedules it gets the one that is always there."""
 
