@@ -228,7 +228,7 @@ export class TimelinePanel extends EventTarget {
   #legend() {
     return h("ul", { class: "legend" },
       KIND_NAMES.map((text, n) => h("li", {}, h("span", { class: "swatch", style: { background: KIND_COLOURS[n] } }), text)),
-      h("li", {}, h("span", { class: "swatch rerouted" }), "↷ dark foot: rerouted, another pipeline's work"),
+      h("li", {}, h("span", { class: "swatch rerouted" }), "↷ marked foot: rerouted, another pipeline's work"),
       h("li", {}, h("span", { class: "swatch sync" }), "sync: gradients added up, optimizer step"),
       h("li", {}, h("span", { class: "swatch idle" }), "bubble: the worker waits"),
       h("li", {}, h("span", { class: "swatch down" }), "✕ down"));

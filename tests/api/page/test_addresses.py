@@ -82,7 +82,7 @@ def test_a_link_with_an_event_that_cannot_be(visit: Visit, event: str, says: str
     """It is told, with names as they are written, and the what-if can be forgotten."""
     visit.expected = ("409", "422")
     open_job(visit, "hurt", f"?try={quote(event)}")
-    visit.see(says, within=".result")
+    visit.see(says, within=".what-if")
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from api.security.scopes import Scope
 from api.security.stored_keys import create_key
 from api.store import Store
 from tests.api.jobs.test_survival import PATIENT
-from tests.api.page.steps import give_key, open_job
+from tests.api.page.steps import give_key, open_job, report, try_out
 from tests.browser import Visit, visiting
 from tests.jobs import DOCUMENT, TIGHT, ServedJob
 from tests.serving import REPLAN, Server, serving
@@ -110,3 +110,21 @@ def test_a_better_plan_meanwhile_does_not_stop_a_report(browser: Any, tmp_path: 
             assert job.current()["failures"]["nodes"] == "n[01,06]"
             assert visit.page.evaluate(reported, [before, "n03"]) == "epoch_conflict"
             assert job.current()["failures"]["nodes"] == "n[01,06]"
+
+
+@pytest.mark.slow
+def test_shards_that_were_restored_are_reported(visit: Visit, server: Server) -> None:
+    """A job whose optimizer is sharded stops with any failure, says so before, and goes on once shards are restored."""
+    job = ServedJob(server.client, "sharded", DOCUMENT | {"optimizer_state": "sharded"})
+    job.register()
+    open_job(visit, "sharded")
+    visit.see("ONE MORE FAILURE MAY STOP TRAINING", within=".verdict")
+    visit.see("each worker holds the only copy of a part of the optimizer's state", within=".verdict")
+    job.report("node_failed", "n06")
+    visit.see("NO PLAN", within=".verdict")
+    visit.see("What if…, Optimizer shards restored, Report.", within=".verdict ol")
+    try_out(visit, "Optimizer shards restored")
+    visit.see("Training would go on at")
+    report(visit)
+    visit.see("REROUTED", within=".verdict")
+    assert job.current()["shards_restored"]
