@@ -22,7 +22,10 @@ const STATES = {
   store: { chip: "STORE LOST", banner: `The service answers, but its store does not.${OLD}; it goes on by itself once the store is back.` },
   lost: { chip: "SERVICE LOST", banner: `SERVICE LOST.${OLD}; trying again. Workers go on with the plans they have.` },
   busy: { chip: "REFUSED FOR A WHILE", banner: `The service refuses this page for a while, since it gets too many requests from here.${OLD}; trying again.` },
-  strange: { chip: "NOT UNDERSTOOD", banner: `The service answers, but not in a way that this page understands: it may be of another version, or something between changes its answers.${OLD}. Load the page anew.` },
+  strange: {
+    chip: "NOT UNDERSTOOD",
+    banner: `The service answers, but not in a way that this page understands: it may be of another version, or something between changes its answers.${OLD}. Load the page anew.`,
+  },
   refused: { chip: "KEY WANTED", banner: `The service takes no requests from this page without a key that is good.${OLD}.` },
 };
 
@@ -93,8 +96,10 @@ function askForKey(reason) {
     live.again();
     route();
   } }, h("label", { for: "key" }, "API key"), input, h("button", { type: "submit" }, "Use it"));
-  asking = openDialog("This service asks for an API key", h("p", {}, key.get() && reason ? `The key that was given is not good: ${reason}.` : "A key with the scope read is enough to look and to try; report is needed to report failures, admin to have plans made ready."),
-    form, wrong, h("p", { class: "note" }, "It is kept by this tab alone, until the tab is closed."));
+  const told = key.get() && reason
+    ? `The key that was given is not good: ${reason}.`
+    : "A key with the scope read is enough to look and to try; report is needed to report failures, admin to have plans made ready.";
+  asking = openDialog("This service asks for an API key", h("p", {}, told), form, wrong, h("p", { class: "note" }, "It is kept by this tab alone, until the tab is closed."));
   asking.addEventListener("close", () => { asking = null; });
 }
 

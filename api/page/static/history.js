@@ -42,7 +42,9 @@ export function ladderTable(body) {
       rung.reason ?? "",
     ],
   }));
-  const note = body.ladder.some((rung) => rung.lost_s !== null) ? "Expected loss: training lost until the next failure or repair." : "The job's file does not say how often failures and repairs come (its section recovery), so what each answer loses is not known.";
+  const note = body.ladder.some((rung) => rung.lost_s !== null)
+    ? "Expected loss: training lost until the next failure or repair."
+    : "The job's file does not say how often failures and repairs come (its section recovery), so what each answer loses is not known.";
   return [table("answers", ["Answer", "Iteration time", "Stands still once", "Expected loss", "Why"], rows), h("p", { class: "note" }, note)];
 }
 

@@ -272,7 +272,11 @@ export class JobView {
     this.pinnedNote.hidden = this.pinned === null;
     if (this.pinned === null) return;
     const newest = this.live.jobs.get(this.id)?.epoch ?? this.pinned;
-    const says = this.isMissing ? "The link names an epoch that is not there: it never was, or is not kept any more. " : newest === this.pinned ? `This is epoch ${this.pinned}, the current one; this view stays with it. ` : `This is epoch ${this.pinned}, not what runs now: the job is at epoch ${newest}. `;
+    const says = this.isMissing
+      ? "The link names an epoch that is not there: it never was, or is not kept any more. "
+      : newest === this.pinned
+        ? `This is epoch ${this.pinned}, the current one; this view stays with it. `
+        : `This is epoch ${this.pinned}, not what runs now: the job is at epoch ${newest}. `;
     fill(this.pinnedNote, says, h("a", { href: `#/jobs/${encodeURIComponent(this.id)}` }, "Follow the current epoch"));
   }
 
@@ -307,6 +311,7 @@ export class JobView {
     this.columns.classList.toggle("wide", this.cluster.num_pipelines > 48);
     const cells = cellsOf({ body: this.body, moves: this.moves, cluster: this.cluster, plan: this.plans[0], heat, answer });
     this.map.show(this.cluster, cells, this.mode);
+    this.whatIf.describe();
     drawHurt(this.hurt, this.map);
     drawLegend(this.mapLegend, { cells, mode: this.mode, body: this.body, answer });
     this.heatText.hidden = this.mode !== "heat";

@@ -11,7 +11,8 @@ export function drawVerdict(element, { facts, body, cluster, heat, now }) {
   const kind = severity(facts);
   element.className = `card verdict ${kind}`;
   fill(element,
-    h("p", { class: "state" }, stateOf({ ...facts, certain: heat?.certain ?? facts.certain }), h("span", { class: "since" }, ` epoch ${body.epoch}, since ${clock(body.created_at)} (`, h("span", { "data-at": body.created_at }, ago(body.created_at, now)), ")")),
+    h("p", { class: "state" }, stateOf({ ...facts, certain: heat?.certain ?? facts.certain }),
+      h("span", { class: "since" }, ` epoch ${body.epoch}, since ${clock(body.created_at)} (`, h("span", { "data-at": body.created_at }, ago(body.created_at, now)), ")")),
     h("div", { class: "answers" },
       h("div", {}, h("h2", {}, "What failed"), failed(facts, body)),
       h("div", {}, h("h2", {}, "What it costs"), h("p", {}, whatItCosts(facts)), facts.has_plan ? h("p", { class: "note" }, sentence(bestPossible(facts))) : null),
@@ -39,7 +40,9 @@ function steps(facts, body) {
   return [
     found.length > 1 ? h("ol", {}, found.map((step) => h("li", {}, step))) : h("p", {}, found[0] ?? "Nothing."),
     facts.has_plan && missing && facts.missing.length ? h("p", { class: "note" }, `Without acknowledgement: ${some(facts.missing, 8, missing)}`) : null,
-    copied.length ? h("p", { class: "note" }, `${count(copied.length, "worker")} first ${copied.length === 1 ? "copies" : "copy"} a state, by themselves: ${some(copied.map((move) => `${move.from} takes ${move.to}`), 4)}.`) : null,
+    copied.length
+      ? h("p", { class: "note" }, `${count(copied.length, "worker")} first ${copied.length === 1 ? "copies" : "copy"} a state, by themselves: ${some(copied.map((move) => `${move.from} takes ${move.to}`), 4)}.`)
+      : null,
   ];
 }
 
@@ -50,10 +53,15 @@ function figures(facts, body, now) {
     figure("Throughput kept", plan ? percent(facts.throughput_kept) : "none", null, WORDS["throughput kept"]),
     figure("Iteration time (period)", plan ? microseconds(facts.period_us) : "none", plan ? `bound ${microseconds(facts.bound_us)}` : null, WORDS["iteration time (period)"]),
     !plan ? null : figure("Plan taken by", `${facts.num_acknowledged} of ${count(facts.num_live, "worker")}`, missing ? "the others have not acknowledged it" : null, WORDS.acknowledged),
-    "last_event_at" in facts ? figure("Last report", h("span", facts.last_event_at ? { "data-at": facts.last_event_at, title: clock(facts.last_event_at) } : {}, facts.last_event_at ? ago(facts.last_event_at, now) : "none yet")) : null,
+    "last_event_at" in facts ? figure("Last report", lastReport(facts.last_event_at, now)) : null,
     !plan ? null : figure("Runs from", body.from_iteration === null ? "the iteration all agree on" : `iteration ${body.from_iteration}`),
     figure("Epoch", String(body.epoch), `revision ${body.revision} of the job`, WORDS.epoch),
   ];
+}
+
+/** How long ago something was reported, which the view keeps up to date. */
+export function lastReport(at, now) {
+  return at ? h("span", { "data-at": at, title: clock(at) }, ago(at, now)) : "none yet";
 }
 
 /** What the tab is called. */

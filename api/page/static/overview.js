@@ -1,7 +1,8 @@
 // All jobs at a glance, what is worst first.
 
 import { fill, figure, h, name } from "./dom.js";
-import { ago, clock, count, microseconds, percent, some } from "./format.js";
+import { ago, count, microseconds, percent, some } from "./format.js";
+import { lastReport } from "./job_verdict.js";
 import { bestPossible, isLastStand, severity, stateOf, whatFailed, whatIsNext, whatItCosts, whatToDo } from "./verdict.js";
 import { WORDS } from "./words.js";
 
@@ -49,7 +50,9 @@ export class OverviewView {
     this.search.hidden = jobs.length <= FEW;
     if (!jobs.length) {
       fill(this.summary, this.live.version === null ? "Asking the service…" : "");
-      fill(this.cards, this.live.version === null ? null : h("div", { class: "card" }, h("h2", {}, "No job is registered"), h("p", { class: "advice" }, "Register one with ", h("code", {}, "replan jobs register"), "; it appears here by itself.")));
+      const empty = () => h("div", { class: "card" }, h("h2", {}, "No job is registered"),
+        h("p", { class: "advice" }, "Register one with ", h("code", {}, "replan jobs register"), "; it appears here by itself."));
+      fill(this.cards, this.live.version === null ? null : empty());
       fill(this.rest);
       return;
     }
@@ -95,7 +98,7 @@ export class OverviewView {
         figure("Epoch", String(job.epoch), null, WORDS.epoch),
         figure("Throughput", job.has_plan ? percent(job.throughput_kept) : "none", job.has_plan ? "of the fault-free plan" : null, WORDS["throughput kept"]),
         !job.has_plan ? null : figure("Iteration time", microseconds(job.period_us), bestPossible(job), WORDS["iteration time (period)"]),
-        figure("Last report", h("span", job.last_event_at ? { "data-at": job.last_event_at, title: clock(job.last_event_at) } : {}, job.last_event_at ? ago(job.last_event_at, this.live.now()) : "none yet")),
+        figure("Last report", lastReport(job.last_event_at, this.live.now())),
         !job.has_plan ? null : figure("Plan taken by", `${job.num_acknowledged} of ${count(job.num_live, "worker")}`, missing ? `not by ${some(job.missing, 4, missing)}` : "everybody has it", WORDS.acknowledged)));
   }
 }

@@ -50,7 +50,9 @@ export class Precompute extends EventTarget {
     const outcome = h("p", { class: "problem", role: "alert" });
     const estimate = () => {
       const number = numPlans(this.slots, Number(tolerance.value) || 0);
-      fill(cost, `Up to ${Number.isFinite(number) ? count(number, "plan") : "more plans than can be counted"}, about a second each, those that are there not counted. Reports of failures go before them.`, number > MANY ? " That is many: fewer workers need far fewer plans." : "", this.numSlow ? " Plans for workers that are slow are not among them." : "");
+      const slow = this.numSlow ? " Plans for workers that are slow are not among them." : "";
+      fill(cost, `Up to ${Number.isFinite(number) ? count(number, "plan") : "more plans than can be counted"}, about a second each, those that are there not counted. Reports of failures go before them.`,
+        number > MANY ? " That is many: fewer workers need far fewer plans." : "", slow);
     };
     tolerance.addEventListener("input", estimate);
     estimate();
@@ -65,7 +67,8 @@ export class Precompute extends EventTarget {
       }
     } }, h("label", { for: "tolerance" }, "Workers that may be down together, those that are now included"), tolerance,
     h("div", { class: "actions" }, h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"), h("button", { type: "submit" }, "Make them ready")));
-    const dialog = openDialog("Make plans ready?", h("p", {}, "The service works out plans for the failures that job ", name(this.jobId), " may have next, and keeps them. The job itself goes on as it is."), form, cost, outcome);
+    const dialog = openDialog("Make plans ready?",
+      h("p", {}, "The service works out plans for the failures that job ", name(this.jobId), " may have next, and keeps them. The job itself goes on as it is."), form, cost, outcome);
   }
 
   #watch(operation) {
@@ -111,7 +114,9 @@ function progress(operation) {
   const made = `${operation.done} made, ${operation.skipped} were there, ${operation.failed} cannot be made`;
   if (operation.state === "queued") return "Plans are about to be made.";
   if (operation.state === "running") {
-    return `Making plans ready: ${operation.total === null ? made : `${operation.done + operation.skipped + operation.failed} of ${operation.total} (${made})`}${operation.remaining_s === null ? "" : `; about ${seconds(Math.ceil(operation.remaining_s))} left`}.`;
+    const part = operation.total === null ? made : `${operation.done + operation.skipped + operation.failed} of ${operation.total} (${made})`;
+    const left = operation.remaining_s === null ? "" : `; about ${seconds(Math.ceil(operation.remaining_s))} left`;
+    return `Making plans ready: ${part}${left}.`;
   }
   if (operation.state === "failed") return sentence(`Making plans ready failed: ${operation.error}`);
   return `${operation.state === "done" ? "Plans are ready" : "Stopped"}: ${made}.`;

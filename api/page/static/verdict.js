@@ -69,7 +69,8 @@ export function whatToDo(job, migrations = []) {
   if (!job.has_plan) return withoutPlan(job);
   const steps = [];
   const bare = migrations.filter((move) => move.copy_from === null).length;
-  if (bare) steps.push(`Start training from its last checkpoint, as its training script does it: no live worker holds what ${count(bare, "worker")} ${bare === 1 ? "has" : "have"} to load. This service keeps no checkpoints.`);
+  const whom = `${count(bare, "worker")} ${bare === 1 ? "has" : "have"}`;
+  if (bare) steps.push(`Start training from its last checkpoint, as its training script does it: no live worker holds what ${whom} to load. This service keeps no checkpoints.`);
   const missing = job.num_live - job.num_acknowledged;
   if (missing === job.num_live) steps.push("See whether the job runs: no worker has acknowledged the plan yet.");
   if (job.chosen === "wait_for_repair") steps.push("Decide whether to stop the job: by the costs in its file, waiting for the repair loses less than running on.");

@@ -78,13 +78,19 @@ export class WhatIfPanel extends EventTarget {
       const left = Math.min(99, Math.max(1, Number(speed.value) || 50)) / 100;
       this.add(eventOf(kind, what, targets, { speed: kind === "node_degraded" ? left : null, rack }));
     };
-    fill(this.choice,
-      h("p", {}, name(this.map.words(worker).join(" · "))),
+    this.about = h("p", {});
+    fill(this.choice, this.about,
       h("div", { class: "actions" }, h("label", { for: "target" }, "Try with "), select),
       h("div", { class: "actions" },
         h("button", { type: "button", onclick: add("node_failed") }, "Fail"),
         h("button", { type: "button", onclick: add("node_recovered") }, "Restore"),
         h("span", { class: "pair" }, h("button", { type: "button", onclick: add("node_degraded") }, "Slow to"), speed, " %")));
+    this.describe();
+  }
+
+  /** Says anew how the chosen worker is. */
+  describe() {
+    if (this.worker !== null && this.about) fill(this.about, name(this.map.words(this.worker).join(" · ")));
   }
 
   add(event) {
