@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from dataclasses import dataclass
 
 from anyio import to_thread
@@ -11,6 +10,7 @@ from anyio import to_thread
 from api.jobs.drafting import Base
 from api.jobs.loaded import JobCache
 from api.jobs.reading import no_live_worker
+from api.recent import Recent
 from api.single_flight import SingleFlight
 from api.store import Store
 from planner.job import Job
@@ -70,7 +70,7 @@ class Acknowledger:
         self._gathered: dict[tuple[str, int], dict[str, int | None]] = {}
         self._batches: SingleFlight[tuple[str, int], None] = SingleFlight()
         self._writing = asyncio.Lock()
-        self._rosters: OrderedDict[tuple[str, int], Roster] = OrderedDict()
+        self._rosters: Recent[tuple[str, int], Roster] = Recent(_MAX_ROSTERS)
         self._calling: SingleFlight[tuple[str, int], Roster] = SingleFlight()
 
     async def add(self, job_id: str, epoch: int, name: str, iteration: int | None) -> None:
@@ -110,15 +110,12 @@ class Acknowledger:
         key = (job_id, epoch)
         found = self._rosters.get(key)
         if found is not None:
-            self._rosters.move_to_end(key)
             return found
         return await self._calling.join(key, lambda: self._call(key))
 
     async def _call(self, key: tuple[str, int]) -> Roster:
         roster = await to_thread.run_sync(self._read, *key)
-        self._rosters[key] = roster
-        while len(self._rosters) > _MAX_ROSTERS:
-            self._rosters.popitem(last=False)
+        self._rosters.put(key, roster)
         return roster
 
     def _read(self, job_id: str, epoch: int) -> Roster:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
-from collections import OrderedDict
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -36,6 +34,7 @@ from api.jobs.solving import TemplateMaker
 from api.jobs.templates import KnownTemplate, Templates
 from api.observability.telemetry import Telemetry
 from api.pool import Priority
+from api.recent import Recent
 from api.store import EpochRecord
 from planner.errors import InvalidScheduleError, NoPlanError, ReplanError, ScheduleError, SolverError
 from planner.failure_key import failure_key
@@ -190,8 +189,7 @@ class Drafter:
         self._maker = maker
         self._telemetry = telemetry
         self._event_deadline_s = event_deadline_s
-        self._pairs: OrderedDict[tuple[str, int], IntColumn] = OrderedDict()
-        self._lock = threading.Lock()
+        self._pairs: Recent[tuple[str, int], IntColumn] = Recent(_MAX_KEPT_PAIRS)
 
     async def draft(
         self,
@@ -365,8 +363,7 @@ class Drafter:
         if base is None or base.body.plan is None or base.is_of_other_layout:
             return None
         plan, loaded = base.body.plan, base.loaded or loaded
-        with self._lock:
-            pairs = self._pairs.get((job_id, base.epoch))
+        pairs = self._pairs.get((job_id, base.epoch))
         if pairs is None:
             known = self._templates.version(loaded, plan.failure_key, plan.template)
             if known is None:
@@ -378,10 +375,7 @@ class Drafter:
                 dead=frozenset(),
             )
             pairs = pairs_of_workers(relabel_pairs(known.template.pairs, relabelling), loaded.job, base.moved)
-        with self._lock:
-            self._pairs[job_id, base.epoch] = pairs
-            while len(self._pairs) > _MAX_KEPT_PAIRS:
-                self._pairs.popitem(last=False)
+            self._pairs.put((job_id, base.epoch), pairs)
         return pairs
 
     def _migrations(self, work: _Work) -> list[EpochMigration]:

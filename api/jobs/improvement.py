@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Literal, TypeAlias
 
@@ -17,6 +16,7 @@ from api.jobs.solving import TemplateMaker
 from api.jobs.templates import Templates
 from api.observability.telemetry import Telemetry
 from api.pool import Priority
+from api.recent import Recent
 from api.store import EpochRecord
 from planner.errors import NotFoundError, ReplanError
 from planner.units import us_to_ns
@@ -73,7 +73,7 @@ class Improver:
         self._threshold = threshold
         self._telemetry = telemetry
         self._background = background
-        self._tried: OrderedDict[str, None] = OrderedDict()
+        self._tried: Recent[str, None] = Recent(_MAX_TRIED)
         self._to_look_at = _Turns()
         self._to_improve = _Turns()
         self._tasks: list[asyncio.Task[None]] = []
@@ -144,9 +144,7 @@ class Improver:
             assert record.failure_key is not None
             assert record.template_sha256 is not None
             await self._maker.make(job, record.failure_key, deadline_s=self._deadline_s, priority=Priority.IMPROVEMENT)
-            self._tried[record.template_sha256] = None
-            if len(self._tried) > _MAX_TRIED:
-                self._tried.popitem(last=False)
+            self._tried.put(record.template_sha256, None)
             need = await to_thread.run_sync(self._need, job, base)
         if need == "replace":
             await self._replace(record, job)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from api.jobs.slot_bounds import SlotBounds
+from api.recent import Recent
 from planner.failure_key import FailureKey, failure_key
 from planner.formats.job_file import job_from_document
 from planner.job import Job
@@ -69,19 +68,14 @@ class JobCache:
     """The jobs that were needed last; safe to use from several threads."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._jobs: OrderedDict[bytes, LoadedJob] = OrderedDict()
+        self._jobs: Recent[bytes, LoadedJob] = Recent(
+            _MAX_JOBS, most_bytes=_MAX_BYTES, size_of=lambda document, _: len(document)
+        )
 
     def load(self, document: bytes) -> LoadedJob:
         """Job of a document, read anew only where it is not among the last ones; raises as :func:`load_document` does."""
-        with self._lock:
-            found = self._jobs.get(document)
-            if found is not None:
-                self._jobs.move_to_end(document)
-                return found
-        loaded = load_document(document)
-        with self._lock:
-            self._jobs[document] = loaded
-            while len(self._jobs) > _MAX_JOBS or (len(self._jobs) > 1 and sum(map(len, self._jobs)) > _MAX_BYTES):
-                self._jobs.popitem(last=False)
-        return loaded
+        found = self._jobs.get(document)
+        if found is None:
+            found = load_document(document)
+            self._jobs.put(document, found)
+        return found

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import threading
-from collections import OrderedDict
 from dataclasses import dataclass
 
 from api.errors import CorruptStoreError
 from api.jobs.loaded import LoadedJob
 from api.observability.telemetry import Telemetry
+from api.recent import Recent
 from api.store import Store, TemplateRecord
 from planner.errors import InputError, NotFoundError
 from planner.formats.packed_plan import unpack_plan, unpack_template
@@ -42,8 +41,7 @@ class Templates:
     def __init__(self, store: Store, telemetry: Telemetry) -> None:
         self._store = store
         self._telemetry = telemetry
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[str, Template] = OrderedDict()
+        self._kept: Recent[str, Template] = Recent(_MAX_KEPT)
         self._references: dict[str, Reference] = {}
 
     def best(self, job: LoadedJob, key: str) -> KnownTemplate | None:
@@ -90,15 +88,10 @@ class Templates:
         return self._references[job.sha256]
 
     def _known(self, job: LoadedJob, record: TemplateRecord) -> KnownTemplate:
-        with self._lock:
-            template = self._kept.get(record.sha256)
+        template = self._kept.get(record.sha256)
         if template is None:
             template = unpack_template(record.content)
         if template.job_sha256 != job.sha256 or str(template.failure_key) != record.failure_key:
             raise CorruptStoreError("the template is a plan of another job or other failures")
-        with self._lock:
-            self._kept[record.sha256] = template
-            self._kept.move_to_end(record.sha256)
-            while len(self._kept) > _MAX_KEPT:
-                self._kept.popitem(last=False)
+        self._kept.put(record.sha256, template)
         return KnownTemplate(record=record, template=template)

@@ -6,10 +6,10 @@ import asyncio
 import hmac
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from api.recent import Recent
 from api.security.keys import ApiKey, parse_key
 from api.security.scopes import Scope
 from api.single_flight import SingleFlight
@@ -92,7 +92,7 @@ class Authenticator:
         self._on_stale = on_stale
         self._clock = clock
         # By digest, so that no secret stays in memory; two digests of different texts are never equal.
-        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._known: Recent[str, _Known] = Recent(_CAPACITY)
         self._checking: SingleFlight[str, Principal | None] = SingleFlight()
 
     def remembered(self, text: str) -> bool:
@@ -131,12 +131,9 @@ class Authenticator:
         expected = _NO_DIGEST if stored is None else stored.digest
         is_good = hmac.compare_digest(digest.encode(), expected.encode("utf-8", "replace"))
         if stored is None or not is_good:
-            self._known.pop(digest, None)
+            self._known.drop(digest)
             return None
-        self._known[digest] = _Known(stored.principal, self._clock())
-        self._known.move_to_end(digest)
-        if len(self._known) > _CAPACITY:
-            self._known.popitem(last=False)
+        self._known.put(digest, _Known(stored.principal, self._clock()))
         return stored.principal
 
     async def _asked(self, key_id: str) -> StoredKey | None:
