@@ -82,8 +82,9 @@ def lower_bounds(problem: Problem) -> tuple[Bound, ...]:
     """
     problem.require_plannable()
     view = view_problem(problem)
-    ranks = ranks_bound(view)
-    return _slot_bounds(view) + (() if ranks is None else (ranks,))
+    bounds = _slot_bounds(view)
+    ranks = ranks_bound(view, max(bound.value_ns for bound in bounds))
+    return bounds if ranks is None else (*bounds, ranks)
 
 
 def best_bound(problem: Problem) -> Bound:

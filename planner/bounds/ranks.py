@@ -7,6 +7,7 @@ them and come back later one after the other, whichever they are. So here starts
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,15 +19,18 @@ from planner.schedule import IntColumn
 _MOST_RUN = 128
 """Longest run of microbatches on one worker that is looked at; longer ones are what the bound across slots counts."""
 
+_MOST_CHANGES = 16
+"""Where the last backwards change with the period more often before one is possible, what is refuted by then is the bound."""
+
 _MOST_TIME_NS = 2**60
 """Problems whose microbatches take longer one after the other are left out: times are 64-bit integers here."""
 
 
-def ranks_bound(view: ProblemView) -> Bound | None:
+def ranks_bound(view: ProblemView, floor_ns: int) -> Bound | None:
     """``T >= d(k) - Q + r(ceil((N - k + 1) / n)) + sync`` for the rank ``k`` in the first stage's slot where it is largest.
 
-    ``None`` where times do not fit into 64 bits, and where all slots have as many workers: there the bounds on one worker say as
-    much.
+    ``floor_ns`` is a period below which none is possible. ``None`` where times do not fit into 64 bits, and where all slots have
+    as many workers: there the bounds on one worker say as much.
     """
     stages = range(len(view.slot_of_stage))
     workers = [fastest_worker(view, v) for v in stages]
@@ -34,37 +38,115 @@ def ranks_bound(view: ProblemView) -> Bound | None:
     serial = sum(worker.microbatch_ns for worker in workers) + 2 * sum(view.transfer_ns)
     if serial * view.total > _MOST_TIME_NS or len(set(counts)) == 1:
         return None
-    back = _backward_ends(view, workers, counts)
-    first, sync = workers[0], view.slots[view.slot_of_stage[0]].sync_ns
+    slots = [view.slots[s] for s in view.slot_of_stage]
+    first, sync = workers[0], slots[0].sync_ns
     left = _table(first.remaining_ns, _longest_run(view.total, counts[0]))
     last = -(-np.arange(view.total, 0, -1, dtype=np.int64) // counts[0])
-    ends: IntColumn = back - first.backward_ns + left[np.minimum(last, len(left)) - 1]
-    worst = int(ends.argmax())
-    begins, value = int(back[worst]) - first.backward_ns, int(ends[worst])
+    later_ns = left[np.minimum(last, len(left)) - 1] - first.backward_ns + sync
+    starts = _forward_starts(view, workers, counts)
+    waves = [_waves(view, v, worker, count) for v, (worker, count) in enumerate(zip(workers, counts, strict=True))]
+    # No period below the floor is possible, nor any below the value up to which the waves stay as they are.
+    period, refuted = floor_ns, 0
+    for _ in range(_MOST_CHANGES):
+        ends = _backward_ends(view, workers, counts, starts, [wave.at(period) for wave in waves])
+        worst = int((ends + later_ns).argmax())
+        value = int(ends[worst] + later_ns[worst])
+        change = min((at for wave in waves for at in wave.changes if at > period), default=value)
+        if value <= change:
+            refuted = max(refuted, value)
+            break
+        period = refuted = change
+    begins = int(ends[worst]) - first.backward_ns
     return Bound(
         name="ranks",
-        value_ns=value + sync,
+        value_ns=refuted,
         slot=view.slot_of_stage[0],
-        detail=f"backward {worst + 1} of {view.total} starts {begins} ns after the first F at the earliest; {value - begins} ns "
-        f"for it and the later ones on {counts[0]} workers + {sync} ns sync",
+        detail=f"backward {worst + 1} of {view.total} starts {begins} ns after the first F at the earliest; "
+        f"{refuted - sync - begins} ns for it and the later ones on {counts[0]} workers + {sync} ns sync",
     )
 
 
-def _backward_ends(view: ProblemView, workers: list[StageWorker], counts: list[int]) -> IntColumn:
-    """Earliest end of the backward of each rank at stage 0, shape ``(N,)``; time 0 is its slot's first start."""
-    total, last = view.total, len(workers) - 1
-    starts = [np.zeros(total, dtype=np.int64)]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Waves:
+    """Last backwards of a stage's busiest workers, which come in step where the period leaves them little room.
+
+    Parameters
+    ----------
+    tight
+        How many workers carry ``q`` at least, none more.
+    periods
+        ``periods[x - 1]``: least period with which ``x`` backwards of a worker may follow its last F.
+    loose
+        From this period on a worker may carry more.
+    ends
+        ``ends[x - 1]``: earliest end of the ``1..x``-th last backward of a tight worker where at least ``x`` follow its last F.
+    """
+
+    tight: int
+    periods: tuple[int, ...]
+    loose: int
+    ends: tuple[tuple[int, ...], ...]
+
+    @property
+    def changes(self) -> tuple[int, ...]:
+        """Periods at which :meth:`at` may change."""
+        return (*self.periods, self.loose) if self.periods else ()
+
+    def at(self, period: int) -> tuple[int, tuple[int, ...]]:
+        """Tight workers and the earliest ends of their last backwards, last first, for periods from this one up to a change."""
+        if not self.periods or period >= self.loose:
+            return 0, ()
+        return self.tight, self.ends[next((x for x, at in enumerate(self.periods) if at <= period), len(self.ends) - 1)]
+
+
+def _waves(view: ProblemView, stage: int, worker: StageWorker, count: int) -> _Waves:
+    """Equation (42): what a period says of the last backwards at a stage, times from the first slot's start."""
+    load = -(-view.total // count)
+    each = worker.input_grad_ns
+    if not worker.splittable or each == 0:
+        return _Waves(tight=0, periods=(), loose=0, ends=())
+    # As many as it takes to fill the round trip: more never asks for a shorter period, since they only leave less room for W.
+    most = min(worker.in_flight(load), worker.round_trip_ns // each + 2)
+    begins = view.forward_ns(0, stage)
+    around = begins + view.backward_ns(stage, 0) + view.least_weight_ns(0) + view.slots[view.slot_of_stage[0]].sync_ns
+    warm_up = worker.warm_up_ns(load) if load > worker.in_flight(load) else 0
+    owed = [worker.owed_ns(load, pending) for pending in range(1, most + 1)]
+    work = load * worker.microbatch_ns + warm_up
+    return _Waves(
+        tight=view.total - count * (load - 1),
+        periods=tuple(around + work - owed[x] + max(0, worker.round_trip_ns - x * each) for x in range(most)),
+        loose=around + worker.last_backward_ns(load + 1),
+        ends=tuple(tuple(begins + work - owed[x] - j * each for j in range(x + 1)) for x in range(most)),
+    )
+
+
+def _forward_starts(view: ProblemView, workers: list[StageWorker], counts: list[int]) -> list[IntColumn]:
+    """Earliest start of the F of each rank at each stage, shape ``(N,)`` each; time 0 is the first slot's start."""
+    arrived, starts = np.zeros(view.total, dtype=np.int64), []
     for v, (worker, count) in enumerate(zip(workers, counts, strict=True)):
-        begun = _soonest(starts[v], count, worker.nth_forward_ns)
-        starts[v] = begun
-        if v < last:
-            starts.append(begun + worker.forward_ns + view.transfer_ns[v])
+        starts.append(_soonest(arrived, count, worker.nth_forward_ns))
+        arrived = starts[v] + worker.forward_ns + (view.transfer_ns[v] if v + 1 < len(workers) else 0)
+    return starts
+
+
+def _backward_ends(
+    view: ProblemView,
+    workers: list[StageWorker],
+    counts: list[int],
+    starts: list[IntColumn],
+    waves: list[tuple[int, tuple[int, ...]]],
+) -> IntColumn:
+    """Earliest end of the backward of each rank at stage 0, shape ``(N,)``; time 0 is its slot's first start."""
+    last = len(workers) - 1
     arrived = starts[last] + workers[last].forward_ns
     for v in range(last, -1, -1):
         ended = np.maximum(
             _soonest(arrived, counts[v], workers[v].backward_run_ns),
             _soonest(starts[v], counts[v], workers[v].last_backward_ns),
         )
+        tight, ends = waves[v]
+        for number, end in enumerate(ends, start=1):
+            ended[-tight * number :] = np.maximum(ended[-tight * number :], end)
         arrived = ended + (view.transfer_ns[v - 1] if v > 0 else 0)
     return arrived
 

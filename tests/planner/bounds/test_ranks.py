@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from planner.bounds import best_bound, lower_bounds, slot_bounds
 from planner.operation import Worker
 from planner.problem import Problem, Slot, Stage
 from solver_models.cp_sat_search import Progress, complete, solve_model
+from solver_models.pools.search import PoolRun, PoolSearch
 from solver_models.result import SolveOptions, Status
 from solver_models.routing import free_routing
 from solver_models.search import SearchInput, ignore_report
@@ -117,3 +119,22 @@ def test_nothing_is_said_where_no_slot_has_fewer_workers() -> None:
     """Intact pipelines do not wait for each other."""
     problem = unit_problem(2, 3, 2, set())
     assert all(bound.name != "ranks" for bound in lower_bounds(problem))
+
+
+@pytest.mark.parametrize("capacity", [5, 7])
+def test_busy_workers_that_end_in_step_make_later_ranks_late(capacity: int) -> None:
+    """Three pipelines of five slots, four microbatches each, two neighbouring slots with a worker less."""
+    stage = Stage(forward_ns=100, input_grad_ns=98, weight_grad_ns=66, activation_bytes=1000, weight_grad_bytes=440)
+    problem = Problem(
+        stages=(stage,) * 5,
+        slots=tuple(Slot(stages=(s,), capacity_bytes=1000 * capacity) for s in range(5)),
+        microbatches=(4, 4, 4),
+        dead=frozenset({Worker(1, 2), Worker(2, 3)}),
+    )
+    # Slot 3 is busy from 300 on: six F and six I on two workers, all W owed, 1188; so its last two I end at 1488 and the two
+    # before at 1390 at the earliest. Four backwards of 98 + 66 are left when the latter reach slot 0, 196 later: two for one
+    # of three workers. 1390 + 196 + 328.
+    assert of_slots(problem) < ranks(problem) == 1914
+    order = PoolRun(PoolSearch(problem, 1914), 0).until(time.monotonic() + 20)
+    assert order is not None
+    assert order.period_ns == 1914
