@@ -16,9 +16,9 @@ from solver_models.list_scheduling.network import Network, nodes_of, schedule_in
 
 NAME = "annealing"
 
-_ROUNDS = ((0.03, 25), (0.06, 50), (0.12, 75))
-"""Hottest temperature of a round, as a share of the longest operation, and moves for each operation. A round that gains
-nothing is followed by a hotter and longer one."""
+_ROUNDS = ((0.03, 25), (0.015, 25), (0.06, 50), (0.12, 75))
+"""Hottest temperature of a round, as a share of the longest operation, and moves for each operation. The more rounds in
+a row gained nothing, the further along: colder once, then hotter and longer."""
 _COLD_SHARE = 0.002
 _LEAST_MOVES = 30_000
 _MOST_DOUBLINGS = 8
