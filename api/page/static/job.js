@@ -232,7 +232,7 @@ export class JobView {
     const [inForce, faultFree] = this.plans;
     const notes = [];
     if (!this.body.plan) notes.push("There is no plan for these failures; the chart shows the plan with everybody live.");
-    else if (inForce) notes.push(`${this.timeline.summaryOf(inForce)}. A row is a worker and its machine, time runs to the right. Wheel with Ctrl, or + and −, to zoom; drag to move.`);
+    else if (inForce) notes.push(`${this.timeline.summaryOf(inForce)}. A row is a worker and its machine, time runs to the right. Wheel with Ctrl, two fingers, or + and −, to zoom; drag to move.`);
     if (inForce && faultFree && faultFree.head.period_ns < inForce.head.fault_free_ns) {
       notes.push(`A better fault-free plan was found since this one was made; shares of the throughput count from the older one, ${duration(inForce.head.fault_free_ns)}.`);
     }
