@@ -14,6 +14,7 @@ from planner.errors import SolverError
 from planner.problem import Problem
 from planner.timing import time_schedule
 from solver_models import registry
+from solver_models.annealing.search import Annealer, Order
 from solver_models.annealing.solve import MOST_ANNEALED_OPERATIONS, anneal_problem
 from solver_models.list_scheduling.routing import balanced_routing
 from solver_models.list_scheduling.search import ListRun, ListSearch
@@ -25,23 +26,31 @@ from solver_models.symmetry import chain_problem, repeat_pipeline, single_pipeli
 MOST_EXACT_OPERATIONS = 1_200
 """Larger problems are not handed to CP-SAT: it finds nothing better within a deadline of seconds."""
 
+MOST_ANNEALED_POOLS = 5_000
+"""In larger problems annealing a pooled schedule takes longer to pay than repair."""
+
 _ANNEALING_SHARE = 0.6
 """Share of the deadline after which a small problem goes to CP-SAT."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shares:
-    """Shares of a climb's time after which list schedules, pools, stopping broken pipelines and repair hand on to the next."""
+    """Shares of a climb's time after which each stage hands on to the next.
+
+    These are list schedules, pools, annealing of the pooled schedule, stopping broken pipelines, and repair.
+    """
 
     lists: float
     pools: float
+    annealed_pools: float
     dropping: float
     repair: float
 
 
-_SMALL = _Shares(lists=0.15, pools=0.3, dropping=0.45, repair=0.75)
-_MIDDLE = _Shares(lists=0.15, pools=0.22, dropping=0.3, repair=0.9)
-_LARGE = _Shares(lists=0.0, pools=0.16, dropping=0.4, repair=0.9)
+_SMALL = _Shares(lists=0.15, pools=0.25, annealed_pools=0.35, dropping=0.45, repair=0.75)
+_FEW = _Shares(lists=0.15, pools=0.25, annealed_pools=0.33, dropping=0.38, repair=0.85)
+_MIDDLE = _Shares(lists=0.15, pools=0.22, annealed_pools=0.22, dropping=0.3, repair=0.9)
+_LARGE = _Shares(lists=0.0, pools=0.16, annealed_pools=0.16, dropping=0.4, repair=0.9)
 """A large problem has time for little else than repair: of list schedules it gets the one that is always there."""
 
 _MOST_DROPPING_LOSS = 1.01
@@ -93,6 +102,11 @@ def _drop_broken(problem: Problem, options: SolveOptions, bound_ns: int, deadlin
     return SolveResult.found(order.solver, schedule, period, bound_ns)
 
 
+def _pool(problem: Problem, options: SolveOptions, target_ns: int, deadline: float) -> Order | None:
+    """Let whoever is free take what waits there; ``None`` where pools do not know such problems or there is no time."""
+    return PoolRun(PoolSearch(problem, target_ns), options.seed).until(deadline) if can_pool(problem) else None
+
+
 def _climb(problem: Problem, options: SolveOptions, bound_ns: int, started: float) -> SolveResult:
     """Lists, pools, dropping, repair, annealing and CP-SAT in turn, as long as the target is not met."""
     target = _target(bound_ns, options)
@@ -100,13 +114,16 @@ def _climb(problem: Problem, options: SolveOptions, bound_ns: int, started: floa
     exact, large = operations <= MOST_EXACT_OPERATIONS, operations > MOST_ANNEALED_OPERATIONS
     climbing_s = options.deadline_s * (_ANNEALING_SHARE if exact else 1.0)
     lists = ListRun(ListSearch(problem, balanced_routing(problem), target))
-    shares = _LARGE if large else _SMALL if exact else _MIDDLE
+    few = operations <= MOST_ANNEALED_POOLS
+    shares = _LARGE if large else _SMALL if exact else _FEW if few else _MIDDLE
     lists.until(started + shares.lists * climbing_s)
     dropped = mended = pooled = None
     if not lists.met and (problem.dead or problem.speeds_ppm):
-        if can_pool(problem):
-            pools = PoolRun(PoolSearch(problem, target), options.seed)
-            pooled = pools.until(started + shares.pools * climbing_s)
+        pooled = _pool(problem, options, target, started + shares.pools * climbing_s)
+        if pooled is not None:
+            annealer = Annealer(problem, pooled.network, target)
+            deadline = started + shares.annealed_pools * climbing_s
+            pooled = annealer.improve(pooled, deadline=deadline, seed=options.seed)
         if pooled is not None and pooled.period_ns <= target:
             wall_s = time.monotonic() - started
             return SolveResult.found(pooled.solver, pooled.schedule, pooled.period_ns, bound_ns, wall_s)
