@@ -56,7 +56,7 @@ class Cell:
     """
 
     def __init__(self, problem: Problem, routing: IntColumn, pipelines: IntColumn, target_ns: int) -> None:
-        self.pipelines = pipelines
+        self.pipelines, self.target_ns = pipelines, target_ns
         number = np.full(problem.num_pipelines, -1, dtype=np.int64)
         number[pipelines] = np.arange(len(pipelines))
         home = np.repeat(np.arange(problem.num_pipelines, dtype=np.int64), problem.microbatches)
@@ -125,5 +125,5 @@ class Cell:
     def _trials(self, origins: list[IntColumn]) -> Iterator[Trial]:
         for share in _PATIENCE_SHARES:
             for origin in origins:
-                yield self._search.by_starts(origin, share)
                 yield from self._search.passes(origin, share)
+                yield self._search.by_starts(origin, share)

@@ -32,11 +32,12 @@ MOST_KINDS = 3
 
 _FAULT_FREE_SHARE = 0.1
 _STRETCHED_SHARE = 0.35
-_PASSES_SHARE = 0.6
+_PASSES_SHARE = 0.7
 """Shares of the time after which the fault-free pipelines, the stretched ones, and passes hand on to the next."""
 
+_STRETCHED_TRIALS = 12
 _STRETCHED_RESTARTS = 2
-"""Searches for a schedule of each stretched pipeline: its last per mille is lost again in the cell."""
+"""List schedules and annealing searches for each stretched pipeline: its last per mille is lost again in the cell."""
 
 
 def repair(lists: ListRun, options: SolveOptions, deadline: float) -> Order | None:
@@ -65,21 +66,17 @@ def repair(lists: ListRun, options: SolveOptions, deadline: float) -> Order | No
     # As good as it gets, not as the target asks: what is left of it is what mending may cost.
     alone = [one_pipeline(problem, kind) for kind in kinds]
     bounds_ns = [best_bound(one).value_ns for one in alone]
-    fault_free = dict(
-        zip(kinds, _solve_all(alone, bounds_ns, search, options, begun + _FAULT_FREE_SHARE * spare), strict=True)
-    )
+    # So many trials cost no more than one construction of the whole.
+    until, trials = begun + _FAULT_FREE_SHARE * spare, problem.num_pipelines
+    fault_free = {
+        kind: _solve_one(one, bound_ns, options, until, trials, restarts=None)
+        for kind, one, bound_ns in zip(kinds, alone, bounds_ns, strict=True)
+    }
     cells = [Cell(problem, routing, pipelines, target_ns) for pipelines in find_cells(problem, routing)]
-    stretched = [stretched_pipeline(cell.problem, cell.routing) for cell in cells]
-    until = begun + _STRETCHED_SHARE * spare
-    in_step = _solve_all(stretched, [target_ns] * len(cells), search, options, until, restarts=_STRETCHED_RESTARTS)
-    for cell, one, schedule in zip(cells, stretched, in_step, strict=True):
-        largest = one_pipeline(problem, one.microbatches[0])
-        cell.take_starts(
-            [
-                starts_in_step(cell.problem, one, schedule),
-                starts_in_step(cell.problem, largest, fault_free[one.microbatches[0]]),
-            ]
-        )
+    for cell, origin in zip(cells, _stretched_starts(cells, options, begun + _STRETCHED_SHARE * spare), strict=True):
+        kind = max(cell.problem.microbatches)
+        sound = starts_in_step(cell.problem, one_pipeline(problem, kind), fault_free[kind])
+        cell.take_starts([sound] if origin is None else [sound, origin])
         cell.advance()
         if len(cell.pipelines) == problem.num_pipelines and lists.best:
             cell.offer(lists.best[0])
@@ -92,26 +89,32 @@ def repair(lists: ListRun, options: SolveOptions, deadline: float) -> Order | No
     return Order(network=search.network, schedule=schedule, period_ns=period_ns, solver=NAME)
 
 
-def _solve_all(
-    problems: list[Problem],
-    targets_ns: list[int],
-    search: ListSearch,
-    options: SolveOptions,
-    deadline: float,
-    restarts: int | None = None,
-) -> list[Schedule]:
-    """Schedules of problems of one pipeline, each down to its target; equal problems are solved once."""
+def _solve_one(
+    one: Problem, target_ns: int, options: SolveOptions, deadline: float, trials: int, restarts: int | None
+) -> Schedule:
+    """Schedule of a problem of one pipeline, from so many list schedules whatever the deadline."""
+    run = ListRun(ListSearch(one, balanced_routing(one), target_ns))
+    run.until(time.monotonic(), at_least=trials)
+    return anneal_problem(one, options, target_ns, deadline, lists=run, restarts=restarts).schedule
+
+
+def _stretched_starts(cells: list[Cell], options: SolveOptions, deadline: float) -> list[IntColumn | None]:
+    """Starts in step with each cell's stretched pipeline; ``None`` where there was no time. Equal ones are solved once."""
+    problems = [stretched_pipeline(cell.problem, cell.routing) for cell in cells]
     distinct = [one for i, one in enumerate(problems) if one not in problems[:i]]
-    begun = time.monotonic()
-    solved = []
-    for number, one in enumerate(distinct, start=1):
-        good_ns = targets_ns[problems.index(one)]
-        run = ListRun(ListSearch(one, balanced_routing(one), good_ns))
-        # So many cost no more than one construction of the whole.
-        run.until(begun, at_least=max(1, search.problem.num_pipelines // len(distinct)))
-        until = begun + (deadline - begun) * number / len(distinct)
-        solved.append(anneal_problem(one, options, good_ns, until, lists=run, restarts=restarts).schedule)
-    return [solved[distinct.index(one)] for one in problems]
+    solved: list[Schedule] = []
+    for left in range(len(distinct), 0, -1):
+        now, one = time.monotonic(), distinct[len(solved)]
+        if now >= deadline:
+            break
+        target_ns = cells[problems.index(one)].target_ns
+        until = now + (deadline - now) / left
+        solved.append(_solve_one(one, target_ns, options, until, _STRETCHED_TRIALS, _STRETCHED_RESTARTS))
+    starts: list[IntColumn | None] = []
+    for cell, one in zip(cells, problems, strict=True):
+        number = distinct.index(one)
+        starts.append(starts_in_step(cell.problem, one, solved[number]) if number < len(solved) else None)
+    return starts
 
 
 def _work_on_worst(
