@@ -20,6 +20,17 @@ class _Answer(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class WeakSlot(_Answer):
+    """A slot that hangs on few workers."""
+
+    slot: int = Field(ge=0, description="The slot.")
+    num_live: int = Field(ge=0, description="Live workers that stand in it.")
+    live: list[str] = Field(description="The first node of each of them, each once.")
+    down: list[str] = Field(
+        description="Of each worker of it that is down what was reported, as `replan report --recovered` takes it; at most 8."
+    )
+
+
 class JobOverview(_Answer):
     """How one job stands."""
 
@@ -33,6 +44,12 @@ class JobOverview(_Answer):
         description="When something was last reported, RFC 3339, UTC; null where nothing was, or it is not kept any more."
     )
     failed_nodes: str = Field(description="Failed nodes as a hostlist, cut off after 200 letters; empty for none.")
+    down: list[str] = Field(
+        description="The first 8 things that are down, as `replan report --recovered` takes them: nodes, rank:17, worker:1/2."
+    )
+    weak: list[WeakSlot] = Field(
+        description="At most 4 of the slots that have the fewest live workers; empty where each has more than 3."
+    )
     num_workers: int = Field(ge=1, description="Number of workers, live or not.")
     num_failed: int = Field(ge=0, description="Workers that are down.")
     num_degraded: int = Field(ge=0, description="Targets that were reported slow.")
@@ -148,4 +165,7 @@ class Heat(_Answer):
     )
     ready: int = Field(
         ge=0, description="Of these, up to 3: failures for which every plan is in the store, wherever they happen."
+    )
+    search_s: float = Field(
+        gt=0, description="Seconds to search for a plan that is not in the store when it is needed."
     )

@@ -37,7 +37,7 @@ class _Loss:
     nodes: list[int] = field(default_factory=list)
 
 
-def heat_of(store: Store, loaded: LoadedJob, base: Base) -> Heat:
+def heat_of(store: Store, loaded: LoadedJob, base: Base, search_s: float) -> Heat:
     """Work out what the loss of each node would lead to.
 
     Parameters
@@ -46,6 +46,8 @@ def heat_of(store: Store, loaded: LoadedJob, base: Base) -> Heat:
         Where plans are looked for.
     loaded, base
         The job, and its current epoch.
+    search_s
+        Seconds to search for a plan that is not in the store when it is needed, positive.
     """
     job = loaded.job
     failures = to_failure_set(job, base.state)
@@ -68,6 +70,7 @@ def heat_of(store: Store, loaded: LoadedJob, base: Base) -> Heat:
         node_groups=node_groups,
         certain=certain,
         ready=_num_ready(store, loaded, counts, min(certain, MAX_READY)),
+        search_s=search_s,
     )
 
 

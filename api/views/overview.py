@@ -21,6 +21,7 @@ from api.store import DamagedJob, EpochRecord, JobEntry, Store
 from api.store.watch import EpochFeed
 from api.views.forms import JobOverview, Overview
 from api.views.spare import spare_workers
+from api.views.weak import down_targets, weak_slots
 from planner.errors import NotFoundError, ReplanError
 from planner.operation import parse_worker
 
@@ -182,6 +183,8 @@ def _row_of(body: EpochBody, loaded: LoadedJob, last_report_at: datetime | None)
         created_at=body.created_at,
         last_event_at=None if last_report_at is None else _text(last_report_at),
         failed_nodes=nodes if len(nodes) <= _MOST_NODES else f"{nodes[:_MOST_NODES]}...",
+        down=down_targets(body),
+        weak=weak_slots(job, body),
         num_workers=num_workers,
         num_failed=len(body.failed_workers),
         num_degraded=len(body.failures.degraded),

@@ -60,6 +60,7 @@ class Views:
         self._store = store
         self._jobs = jobs
         self._current = current
+        self._search_s = settings.event_deadline_s
         self._clusters: OrderedDict[tuple[str, int, str], bytes] = OrderedDict()
         self.overviews = Overviews(
             store=store,
@@ -102,7 +103,7 @@ class Views:
     async def heat(self, job_id: str) -> Heat:
         """Which node hurts most; raises :class:`NotFoundError` where there is no such job."""
         record, loaded = await self._current(job_id)
-        return await to_thread.run_sync(lambda: heat_of(self._store, loaded, Base.of(record)))
+        return await to_thread.run_sync(lambda: heat_of(self._store, loaded, Base.of(record), self._search_s))
 
     def _cluster(self, job_id: str, epoch: int | None) -> tuple[str, bytes]:
         if epoch is None:

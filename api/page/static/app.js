@@ -2,7 +2,7 @@
 
 import { key, whenKeyWanted, whyNoKey } from "./api.js";
 import { fill, h, openDialog } from "./dom.js";
-import { ago, clock } from "./format.js";
+import { clock, seconds } from "./format.js";
 import { JobView } from "./job.js";
 import { Live } from "./live.js";
 import { OverviewView } from "./overview.js";
@@ -10,6 +10,11 @@ import { showWords } from "./words.js";
 
 const PAGE_VERSION = document.querySelector('meta[name="replan-version"]')?.content ?? null;
 const OLD = " What you see is old";
+const LOST_STEPS = [
+  () => "Open this address on another machine: if it answers there, the network from here is broken.",
+  () => ["On the service's machine: ", h("code", { class: "command" }, `curl http://127.0.0.1:${location.port || "8080"}/readyz`), ". It says what is not ready."],
+  () => "If nothing answers, start the service again: docs/operations.md.",
+];
 const live = new Live();
 const at = (id) => document.getElementById(id);
 let view = null;
@@ -20,7 +25,7 @@ const STATES = {
   live: { chip: "● Connected" },
   paused: { chip: "Paused" },
   store: { chip: "STORE LOST", banner: `The service answers, but its store does not.${OLD}; it goes on by itself once the store is back.` },
-  lost: { chip: "SERVICE LOST", banner: `SERVICE LOST.${OLD}; trying again. Workers go on with the plans they have.` },
+  lost: { chip: "SERVICE LOST", banner: `SERVICE LOST, or the network to it: this page cannot tell which.${OLD}; trying again. Until the service is back a new failure gets no new plan; workers go on with the plans they have.` },
   busy: { chip: "REFUSED FOR A WHILE", banner: `The service refuses this page for a while, since it gets too many requests from here.${OLD}; trying again.` },
   strange: {
     chip: "NOT UNDERSTOOD",
@@ -36,6 +41,8 @@ function showConnection() {
   fill(at("connection"), chip);
   at("lost").hidden = !isOld;
   fill(at("lost-text"), banner ?? "");
+  at("lost-steps").hidden = live.state !== "lost";
+  fill(at("lost-steps"), LOST_STEPS.map((step) => h("li", {}, step())));
   document.body.classList.toggle("stale", isOld);
   showSince();
   showKey();
@@ -46,7 +53,7 @@ function showConnection() {
 function showSince() {
   if (at("lost").hidden) return;
   const silent = live.heardAt === null ? null : performance.now() - live.heardAt;
-  const said = silent === null ? "It has not been heard from since this page was opened." : `Last heard from ${ago(0, silent)}, at ${clock(Date.now() - silent)}.`;
+  const said = silent === null ? "It has not been heard from since this page was opened." : `Last answer ${seconds(Math.floor(silent / 1000))} ago, at ${clock(Date.now() - silent)}.`;
   fill(at("lost-since"), live.state === "refused" ? [said, " ", h("button", { type: "button", onclick: () => askForKey(null) }, "Give a key")] : said);
 }
 

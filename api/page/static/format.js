@@ -70,6 +70,15 @@ export function some(list, most = 6, total = list.length) {
   return total <= shown.length ? shown.join(" ") : `${shown.join(" ")} and ${(total - shown.length).toLocaleString("en")} more`;
 }
 
+/** "n02, n06 or n10": three at most by name. */
+export function either(list, word = "or") {
+  const shown = list.length > 3 ? [...list.slice(0, 2), `${list.length - 2} more`] : list.map(String);
+  return shown.length > 1 ? `${shown.slice(0, -1).join(", ")} ${word} ${shown[shown.length - 1]}` : shown.join("");
+}
+
+/** "rack r7", and "rack0" where the name says itself that it is one. */
+export const rackName = (rack) => (/^rack/i.test(rack) ? rack : `rack ${rack}`);
+
 /** Begins with a capital letter, unless it begins with somebody's name, which keeps its letters. */
 export function capital(text) {
   return /^[a-z]+(?=[ ,;:.]|$)/.test(text) ? text.charAt(0).toUpperCase() + text.slice(1) : text;

@@ -1,7 +1,7 @@
 // What one more failure would do: of each node, and of all together.
 
 import { fill, h, name } from "./dom.js";
-import { count, percent } from "./format.js";
+import { count, either, percent, seconds } from "./format.js";
 import { whatIsNext } from "./verdict.js";
 
 const LISTED = 5;
@@ -25,10 +25,9 @@ function outcomeOf(group) {
   return group.outcome === "stage_lost" ? "stops training" : "stops training, since optimizer state is lost";
 }
 
-/** The first node of each group of nodes, and how many are like it: "n10 and 3 like it". */
+/** The nodes of a group: up to three by name, else "n02, n10 or 7 more". */
 function exampleOf(heat, cluster, rank) {
-  const { num_nodes: number } = heat.groups[rank];
-  return [name(cluster.nodes[heat.node_groups.indexOf(rank)]), number > 1 ? ` and ${number - 1} like it` : ""];
+  return name(either(cluster.nodes.filter((_, node) => heat.node_groups[node] === rank)));
 }
 
 /** What to know of the next failure, for the top of the page. */
@@ -39,9 +38,9 @@ export function nextFailure(facts, heat, cluster) {
   const parts = [lost.length ? stopper(heat, cluster, lost) : h("p", {}, whatIsNext(told))];
   const unknown = numUnknown(heat);
   if (!lost.length && heat.groups[0]?.outcome === "ready") {
-    parts.push(h("p", {}, unknown ? "Hurts most, of those known: " : "Hurts most: ", exampleOf(heat, cluster, 0), ` (slot ${heat.groups[0].slots.join(", ")}): ${outcomeOf(heat.groups[0])}.`));
+    parts.push(h("p", {}, unknown ? "Worst known: " : "Worst: ", exampleOf(heat, cluster, 0), ` (slot ${heat.groups[0].slots.join(", ")}) ${outcomeOf(heat.groups[0])}.`));
   }
-  if (unknown) parts.push(h("p", { class: "note" }, `For ${unknown === 1 ? "1 node" : `${unknown.toLocaleString("en")} nodes`} no plan is ready: it would be made when it happens, in a moment.`));
+  if (unknown) parts.push(h("p", { class: "note" }, `For ${unknown === 1 ? "1 node" : `${unknown.toLocaleString("en")} nodes`} no plan is ready: one is searched for when it happens, for ${seconds(heat.search_s)}. Make plans ready, at the map, fills in the ?.`));
   return parts;
 }
 

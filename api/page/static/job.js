@@ -11,6 +11,7 @@ import { drawVerdict, titleOf } from "./job_verdict.js";
 import { Latest } from "./latest.js";
 import { ClusterMap } from "./map.js";
 import { Precompute } from "./precompute.js";
+import { isOverdue } from "./steps.js";
 import { TimelinePanel, loadTimeline } from "./timeline.js";
 import { ofEpoch } from "./verdict.js";
 import { WhatIfPanel } from "./whatif.js";
@@ -72,6 +73,7 @@ export class JobView {
   #build() {
     this.trouble = h("p", { class: "problem banner", hidden: true, role: "alert" });
     this.pinnedNote = h("p", { class: "banner", hidden: true });
+    this.tryingNote = h("p", { class: "banner trying", hidden: true }, h("strong", {}, "WHAT-IF: nothing of this has happened"), ". The plan at the top and the timeline are the live ones.");
     this.verdict = h("section", { class: "card verdict", "aria-label": "how it stands" }, h("p", { class: "note" }, "Asking the service…"));
     this.heatText = h("div", { class: "heat", hidden: true });
     this.hurt = h("ul", { class: "hurt-list", hidden: true, "aria-label": "workers that are down or slow" });
@@ -86,7 +88,7 @@ export class JobView {
     this.timelineNote = h("p", { class: "note", role: "status" });
     this.element = h("div", {},
       h("p", { class: "crumbs" }, h("a", { href: "#/" }, "Jobs"), " / ", name(this.id)), h("h1", {}, name(this.id)),
-      this.trouble, this.pinnedNote, this.verdict, this.columns,
+      this.trouble, this.pinnedNote, this.verdict, this.tryingNote, this.columns,
       h("section", { class: "card", "aria-label": "timeline" }, h("h2", {}, "Timeline"), this.timelineNote, this.timeline.element),
       this.ladder, this.history, this.downloads.element);
     this.map.addEventListener("choose", (event) => {
@@ -94,6 +96,8 @@ export class JobView {
       this.timeline.choose(this.#positionOf(event.detail));
     });
     this.whatIf.addEventListener("tried", (event) => {
+      this.tryingNote.hidden = this.whatIf.texts.length === 0;
+      this.timeline.mark(this.whatIf.texts.length > 0);
       this.#drawMap();
       this.#remember();
       // What was searched for is ready from now on, and so is known to the heat map.
@@ -117,6 +121,7 @@ export class JobView {
 
   #tick() {
     for (const element of this.verdict.querySelectorAll("[data-at]")) element.textContent = ago(element.dataset.at, this.live.now());
+    if (this.body && this.cluster && String(isOverdue(this.#facts(), this.live.now())) !== this.verdict.dataset.overdue) this.#drawVerdict();
     const isDue = this.failedAt !== undefined && performance.now() - this.failedAt > RETRY_MS;
     if (isDue && this.live.state === "live") this.loading.run();
   }
@@ -288,7 +293,7 @@ export class JobView {
 
   #drawVerdict() {
     if (!this.body || !this.cluster) return;
-    drawVerdict(this.verdict, { facts: this.#facts(), body: this.body, cluster: this.cluster, heat: this.#fittingHeat, now: this.live.now() });
+    drawVerdict(this.verdict, { facts: this.#facts(), body: this.body, cluster: this.cluster, heat: this.#fittingHeat, now: this.live.now(), onBack: this.pinned === null ? (node) => this.whatIf.declareBack(node) : null });
   }
 
   /** Position in the plan where a worker stands, as an index. */

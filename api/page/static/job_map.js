@@ -1,7 +1,7 @@
 // What the map shows of each worker, its legend, and who is hurt in words.
 
 import { fill, h, name } from "./dom.js";
-import { some } from "./format.js";
+import { rackName, some } from "./format.js";
 import { hurtOf } from "./heat.js";
 
 const LISTED = 12;
@@ -57,6 +57,6 @@ export function drawHurt(element, map) {
   element.hidden = !hurt.length;
   fill(element, hurt.slice(0, LISTED).map((worker) => h("li", {},
     h("button", { type: "button", class: `small ${map.cells[worker].status}`, onclick: () => map.pick(worker) }, `${map.cells[worker].status === "down" ? "✕" : "◢"} ${map.nameOf(worker)}`),
-    " ", name(`${some(map.nodesOf(worker), 2)}, rack ${some(map.racksOf(worker), 2)}`))),
+    " ", name(`${some(map.nodesOf(worker), 2)}, ${some(map.racksOf(worker).map(rackName), 2)}`))),
   hurt.length > LISTED ? h("li", {}, `and ${hurt.length - LISTED} more`) : null);
 }

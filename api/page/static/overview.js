@@ -1,14 +1,16 @@
 // All jobs at a glance, what is worst first.
 
 import { fill, figure, h, name } from "./dom.js";
-import { ago, count, microseconds, percent, some } from "./format.js";
+import { ago, clock, count, microseconds, percent, some } from "./format.js";
 import { lastReport } from "./job_verdict.js";
-import { bestPossible, isLastStand, severity, stateOf, whatFailed, whatIsNext, whatItCosts, whatToDo } from "./verdict.js";
+import { isOverdue, stepList, whatToDo } from "./steps.js";
+import { EDGE, bestPossible, isLastStand, severity, stateOf, whatFailed, whatIsNext, whatItCosts } from "./verdict.js";
 import { WORDS } from "./words.js";
 
-const ORDER = ["stopped", "hurt", "waiting", "well"];
-const SUMMARY = { stopped: "without a plan", hurt: "rerouted around failures", waiting: "waiting for acknowledgements", well: "with nothing down" };
+const ORDER = ["stopped", "untaken", "hurt", "waiting", "well"];
+const SUMMARY = { stopped: "without a plan", untaken: "whose plan is not taken yet", hurt: "rerouted around failures", waiting: "with nothing down, plan not taken yet", well: "with nothing down" };
 const [MOST_CARDS, FEW] = [100, 12];
+const EVENTS = ["change", "connection"];
 
 /** The view of all jobs. */
 export class OverviewView {
@@ -33,13 +35,13 @@ export class OverviewView {
   }
 
   open() {
-    this.live.addEventListener("change", this.draw);
+    for (const event of EVENTS) this.live.addEventListener(event, this.draw);
     this.ticking = setInterval(() => this.#tick(), 1000);
     this.draw();
   }
 
   close() {
-    this.live.removeEventListener("change", this.draw);
+    for (const event of EVENTS) this.live.removeEventListener(event, this.draw);
     clearInterval(this.ticking);
   }
 
@@ -49,10 +51,9 @@ export class OverviewView {
     const jobs = [...this.live.jobs.values()];
     this.search.hidden = jobs.length <= FEW;
     if (!jobs.length) {
-      fill(this.summary, this.live.version === null ? "Asking the service…" : "");
-      const empty = () => h("div", { class: "card" }, h("h2", {}, "No job is registered"),
-        h("p", { class: "advice" }, "Register one with ", h("code", {}, "replan jobs register"), "; it appears here by itself."));
-      fill(this.cards, this.live.version === null ? null : empty());
+      const isAsking = this.live.state === "connecting";
+      fill(this.summary, isAsking ? "Asking the service…" : "");
+      fill(this.cards, isAsking ? null : this.#none());
       fill(this.rest);
       return;
     }
@@ -68,34 +69,45 @@ export class OverviewView {
     this.known = new Map([...this.known].filter(([id]) => this.live.jobs.has(id)));
   }
 
+  /** What is said where no job is known. */
+  #none() {
+    if (this.live.state !== "live" && this.live.state !== "paused") return h("div", { class: "card" }, h("h2", {}, "The list of jobs is not known"));
+    return h("div", { class: "card" }, h("h2", {}, "No job is registered"),
+      h("p", {}, "Register one with ", h("code", {}, "replan jobs register"), "; it appears here by itself."));
+  }
+
   #tick() {
+    const now = this.live.now();
+    if ([...this.known.values()].some(({ job, overdue }) => isOverdue(job, now) !== overdue)) this.draw();
     for (const element of this.cards.querySelectorAll("[data-at]")) element.textContent = ago(element.dataset.at, this.live.now());
   }
 
   /** The same element for as long as nothing of the job changes. */
   #card(job) {
     const known = this.known.get(job.id);
-    if (known?.job === job) return known.element;
+    const overdue = isOverdue(job, this.live.now());
+    if (known?.job === job && known.overdue === overdue) return known.element;
     const element = this.#made(job);
-    this.known.set(job.id, { job, element });
+    this.known.set(job.id, { job, overdue, element });
     return element;
   }
 
   #made(job) {
-    const kind = severity(job);
+    const isEdge = isLastStand(job);
     const missing = job.num_live - job.num_acknowledged;
-    const steps = whatToDo(job);
+    const down = job.down.length <= 3 ? job.down.join(", ") : job.failed_nodes;
     const lines = [
-      h("p", {}, h("strong", {}, "What failed: "), whatFailed(job), job.failed_nodes ? [" Down: ", name(job.failed_nodes)] : null),
+      h("p", {}, h("strong", {}, "What failed: "), whatFailed(job), down ? [" Down: ", name(down)] : null),
       h("p", {}, h("strong", {}, "What it costs: "), whatItCosts(job)),
-      h("p", {}, h("strong", {}, "What to do: "), steps.length ? steps.join(" ") : "Nothing."),
-      kind === "stopped" ? null : h("p", { class: isLastStand(job) ? "problem" : null }, h("strong", {}, "If one more fails: "), isLastStand(job) ? "⚠ " : "", whatIsNext(job)),
+      h("div", { class: "steps" }, h("strong", {}, "What to do: "), stepList(whatToDo(job, this.live.now()))),
+      h("p", { class: isEdge ? "problem" : null }, h("strong", {}, "If one more fails: "), whatIsNext(job)),
     ];
-    return h("article", { class: `card job ${kind}` },
+    return h("article", { class: `card job ${severity(job)}${isEdge ? " edge" : ""}` },
       h("h2", {}, h("a", { href: `#/jobs/${encodeURIComponent(job.id)}` }, name(job.id)), job.name === job.id ? null : [" ", h("small", {}, name(job.name))]),
-      h("p", { class: "state" }, stateOf(job)), lines,
+      h("p", { class: "state" }, stateOf(job), isEdge ? [" ", h("span", { class: "edge-note" }, EDGE)] : null,
+        h("span", { class: "since" }, " since ", h("span", { "data-at": job.created_at, title: clock(job.created_at) }, ago(job.created_at, this.live.now())))), lines,
       h("dl", { class: "figures" },
-        figure("Epoch", String(job.epoch), null, WORDS.epoch),
+        figure("Plan number (epoch)", String(job.epoch), null, WORDS.epoch),
         figure("Throughput", job.has_plan ? percent(job.throughput_kept) : "none", job.has_plan ? "of the fault-free plan" : null, WORDS["throughput kept"]),
         !job.has_plan ? null : figure("Iteration time", microseconds(job.period_us), bestPossible(job), WORDS["iteration time (period)"]),
         figure("Last report", lastReport(job.last_event_at, this.live.now())),

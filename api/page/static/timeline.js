@@ -205,12 +205,18 @@ export class TimelinePanel extends EventTarget {
     return chart;
   }
 
+  /** Says that what is drawn is not what is being tried. */
+  mark(isTrying) {
+    this.isTrying = isTrying;
+    this.charts.forEach((chart) => this.#caption(chart));
+  }
+
   #caption({ title, caption, note, gantt, box }) {
     box.hidden = !gantt.timeline;
     if (!gantt.timeline) return;
     const { head } = gantt.timeline;
     const share = head.fault_free_ns && head.period_ns !== head.fault_free_ns ? `, ${percent(head.fault_free_ns / head.period_ns)} of the fault-free throughput` : "";
-    fill(caption, `${title}: one iteration every ${duration(head.period_ns)}${share}`);
+    fill(caption, `${title}${this.isTrying ? " (live, not the what-if)" : ""}: one iteration every ${duration(head.period_ns)}${share}`);
     fill(note, head.span_ns > head.period_ns ? `One iteration is drawn, ${duration(head.span_ns)} from its first bar to its last. The next one starts ${duration(head.period_ns)} after it (dashed line), while this one still ends.` : "");
   }
 

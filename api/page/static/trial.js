@@ -1,7 +1,7 @@
 // Events that are only tried: nothing of a job changes until they are reported in a step of its own.
 
 import { getJson, jobPath, postJson } from "./api.js";
-import { some } from "./format.js";
+import { rackName, some } from "./format.js";
 
 const VERBS = { node_failed: "fail", node_degraded: "slow down", node_recovered: "restore" };
 const SHORT = { f: "node_failed", s: "node_degraded", r: "node_recovered", o: "shards_restored" };
@@ -25,9 +25,17 @@ export function reportOf(event) {
   return `${targetsOf(event)}: ${state[event.kind]}`;
 }
 
+/** What is declared, in a few words: "n02 failed". */
+export function declared(events) {
+  if (events.length !== 1) return `these ${events.length} events`;
+  const [event] = events;
+  const state = { node_failed: "failed", node_recovered: "back", node_degraded: "slow" };
+  return event.kind === "shards_restored" ? "shards restored" : `${targetsOf(event)} ${state[event.kind]}`;
+}
+
 function targetsOf(event) {
   const targets = [...event.nodes, ...event.workers.map((worker) => `worker ${worker}`)];
-  return `${event.rack === null ? "" : `rack ${event.rack}: `}${some(targets, NAMED)}`;
+  return `${event.rack === null ? "" : `${rackName(event.rack)}: `}${some(targets, NAMED)}`;
 }
 
 function body(event) {

@@ -1,6 +1,6 @@
-// What happened, what it costs, what to do and what would be next, in words. The overview and the view of a job take them from here.
+// What happened, what it costs and what would be next, in words. The overview and the view of a job take them from here.
 
-import { capital, count, microseconds, percent, seconds, some } from "./format.js";
+import { count, either, percent, seconds, some } from "./format.js";
 
 export const RUNGS = {
   reroute: "Reroute in place",
@@ -18,24 +18,27 @@ export const CAUSES = {
   recovered: "stored epoch was damaged, made again",
 };
 
-/** "stopped", "hurt", "waiting" or "well": how urgently somebody has to look. */
+/** "stopped", "untaken", "hurt", "waiting" or "well": how urgently somebody has to look. */
 export function severity(job) {
   if (!job.has_plan) return "stopped";
-  if (job.num_failed || job.num_degraded) return "hurt";
-  return job.num_acknowledged < job.num_live && job.cause !== "registered" ? "waiting" : "well";
+  const isTaken = job.num_acknowledged >= job.num_live;
+  if (job.num_failed || job.num_degraded) return isTaken ? "hurt" : "untaken";
+  return isTaken ? "well" : "waiting";
 }
 
 const SEVERITIES = {
-  stopped: "NO PLAN: training cannot go on",
-  hurt: "REROUTED around what failed",
-  waiting: "NOTHING DOWN, but some workers have yet to take the plan",
-  well: "NOTHING DOWN: no failure has been reported, or all are repaired",
+  stopped: () => "NO PLAN: training cannot go on",
+  untaken: (job) => `PLAN READY, ${job.num_acknowledged ? "taken so far" : "not yet taken"}: ${job.num_acknowledged} of ${count(job.num_live, "worker")}`,
+  hurt: () => "REROUTED around what failed",
+  waiting: (job) => `NOTHING DOWN, but ${job.num_acknowledged ? `only ${job.num_acknowledged} of ${count(job.num_live, "worker")} have` : "no worker has"} taken the plan yet`,
+  well: () => "NOTHING DOWN: no failure has been reported, or all are repaired",
 };
 
 /** How a job stands, in a line. */
-export function stateOf(job) {
-  return `${SEVERITIES[severity(job)]}${isLastStand(job) ? ". ⚠ ONE MORE FAILURE MAY STOP TRAINING" : ""}`;
-}
+export const stateOf = (job) => SEVERITIES[severity(job)](job);
+
+/** What is added to that line where the next failure may be the last. */
+export const EDGE = "⚠ ONE MORE FAILURE MAY STOP TRAINING";
 
 /** What is down and slow. */
 export function whatFailed(job) {
@@ -51,48 +54,18 @@ export function whatItCosts(job) {
   if (!job.has_plan) return "Everything: no iteration can run.";
   const kept = job.throughput_kept;
   if (kept === null) return "Not known.";
-  if (kept >= 0.9995) return "Nothing: full throughput.";
+  const isTaken = job.num_acknowledged >= job.num_live;
+  if (kept >= 0.9995) return isTaken ? "Nothing: full throughput." : "Nothing, once all workers have taken the plan.";
+  if (!isTaken) return `Not known until all workers have taken the plan. Then training keeps ${percent(kept)}.`;
   const lost = job.lost_s === null ? "" : ` About ${seconds(job.lost_s)} of training are lost until the next failure or repair.`;
-  const running = job.num_acknowledged ? "training keeps" : "once workers run the plan, training keeps";
-  return `${percent(1 - kept)} of the throughput: ${running} ${percent(kept)}.${lost}`;
+  return `${percent(1 - kept)} of the throughput: training keeps ${percent(kept)}.${lost}`;
 }
 
 /** How much better another plan could be. */
 export function bestPossible(job) {
   if (!job.has_plan) return "";
   if (job.gap === 0) return "proved: no plan for these failures is faster";
-  return job.gap === null ? "no bound is known" : `another plan could be at most ${percent(job.gap)} faster (bound ${microseconds(job.bound_us)})`;
-}
-
-/** What somebody has to do, step by step; empty for nothing. `migrations` are those of the epoch, where they are known. */
-export function whatToDo(job, migrations = []) {
-  if (!job.has_plan) return withoutPlan(job);
-  const steps = [];
-  const bare = migrations.filter((move) => move.copy_from === null).length;
-  const whom = `${count(bare, "worker")} ${bare === 1 ? "has" : "have"}`;
-  if (bare) steps.push(`Start training from its last checkpoint, as its training script does it: no live worker holds what ${whom} to load. This service keeps no checkpoints.`);
-  const missing = job.num_live - job.num_acknowledged;
-  if (missing === job.num_live) steps.push("See whether the job runs: no worker has acknowledged the plan yet.");
-  if (job.chosen === "wait_for_repair") steps.push("Decide whether to stop the job: by the costs in its file, waiting for the repair loses less than running on.");
-  else if (job.chosen === "restart_from_checkpoint") steps.push("Decide whether to stop the job: by the costs in its file, a restart from a checkpoint loses less than running on.");
-  if (job.num_failed) steps.push("Repair what failed and report it: choose it on the map of the job, Restore, Report. Until then workers follow this plan by themselves.");
-  else if (job.num_degraded) steps.push("Find out why something is slow. The plan gives it less to do.");
-  if (missing > 0 && missing < job.num_live) steps.push(`See why ${count(missing, "worker")} ${missing === 1 ? "has" : "have"} not acknowledged the plan.`);
-  return steps;
-}
-
-function withoutPlan(job) {
-  const back = `Report what is back: choose it on the map of the job, then Restore and Report; or run replan report ${job.id ?? "JOB"} --recovered NODES.`;
-  if (job.problem_code === "stage_lost") {
-    return ["Repair or replace what failed: each slot that is lost needs at least one worker.", `${back} A plan follows at once.`,
-      "Then start training again from its last checkpoint, as its training script does it. What was lost is nowhere else; this service keeps no checkpoints."];
-  }
-  if (job.problem_code === "optimizer_shard_lost") {
-    return ["Restore the lost shards of the optimizer from the last checkpoint onto live workers of the same slots, as the training script does it.",
-      "Then report that: on the page of the job, What if…, Optimizer shards restored, Report.", "Or start training again from the checkpoint."];
-  }
-  if (job.problem_code === "memory_too_small") return [`${capital(job.hint ?? "repair what failed")}.`, `Or repair what failed. ${back}`];
-  return ["Wait: the service tries again by itself, after 1, 5, 30 and then every 120 seconds.", "If no plan comes, its log says why."];
+  return job.gap === null ? "no bound is known" : `another plan could be at most ${percent(job.gap)} faster`;
 }
 
 /** Whether the next failure may stop training; false too where it stands already. */
@@ -100,11 +73,18 @@ export const isLastStand = (job) => job.has_plan && job.certain === 0;
 
 /** What one more failure would do, in the words that are known without looking at each node. */
 export function whatIsNext(job) {
-  if (!job.has_plan) return "Training stands already.";
-  if (job.certain === 0) return "Training stops, if it is in the wrong place.";
-  if (job.certain === undefined || job.certain === null) return "";
-  return job.certain === 1 ? "Training goes on, whichever worker it is. A second one in the wrong place would stop it." : `Training goes on: any ${job.certain} more workers can fail.`;
+  if (!job.has_plan) return "Training is stopped already.";
+  const { certain, weak } = job;
+  if (certain === undefined || certain === null) return "";
+  if (certain === 0) return weak[0]?.num_live === 1 ? lastOf(weak) : "Training stops, if it is in the wrong place.";
+  const goesOn = `Any ${certain === 1 ? "one more worker" : `${certain} more workers`}: training goes on.`;
+  if (certain > 1) return goesOn;
+  const [only] = weak;
+  const which = weak.length === 1 && only.live.length === 2 ? `if they are ${only.live.join(" and ")}` : "both of the wrong slot";
+  return `${goesOn} Two more, ${which}: it stops.`;
 }
+
+const lastOf = (weak) => `Training stops if it is ${either(weak.flatMap((slot) => slot.live))}: nobody else is left in slot ${either(weak.map((slot) => slot.slot))}.`;
 
 /** The same figures from an epoch, for one that is not the current one or would be. */
 export function ofEpoch(body, numWorkers) {
@@ -113,6 +93,7 @@ export function ofEpoch(body, numWorkers) {
   return {
     id: body.job,
     cause: body.cause,
+    created_at: body.created_at,
     num_workers: numWorkers,
     num_failed: body.failed_workers.length,
     num_degraded: Object.keys(body.failures.degraded).length,
@@ -127,6 +108,8 @@ export function ofEpoch(body, numWorkers) {
     chosen: body.chosen,
     lost_s: rung?.lost_s ?? null,
     certain: null,
+    down: downOf(body),
+    weak: [],
     num_live: live,
     num_acknowledged: live,
     missing: [],

@@ -1,8 +1,8 @@
 // What if: choose what to try, see what would be served, and, as a step of its own, report it for real.
 
 import { announce, figure, fill, h, name, openDialog, table } from "./dom.js";
-import { bytes, capital, count, microseconds, percent, seconds, sentence } from "./format.js";
-import { eventOf, fromText, report, reportOf, toText, words, workOut } from "./trial.js";
+import { bytes, capital, count, microseconds, percent, rackName, seconds, sentence } from "./format.js";
+import { declared, eventOf, fromText, report, reportOf, toText, words, workOut } from "./trial.js";
 import { RUNGS, bestPossible, ofEpoch } from "./verdict.js";
 import { WORDS } from "./words.js";
 
@@ -67,7 +67,7 @@ export class WhatIfPanel extends EventTarget {
       ...this.map.nodesOf(worker).slice(0, MOST_NODES).map((node) => ({ text: `node ${node}`, what: "node", targets: [node], rack: null })),
       ...this.map.racksOf(worker).map((rack) => {
         const targets = this.#nodesOfRack(rack);
-        return { text: `rack ${rack}: ${count(targets.length, "node")}`, what: "node", targets, rack };
+        return { text: `${rackName(rack)}: ${count(targets.length, "node")}`, what: "node", targets, rack };
       }),
       { text: `worker ${label} alone`, what: "worker", targets: [label], rack: null },
     ];
@@ -98,6 +98,13 @@ export class WhatIfPanel extends EventTarget {
     this.#work();
   }
 
+  /** A node is said to be back: the same as to try that alone, and to want to declare it. */
+  async declareBack(node) {
+    this.events = [eventOf("node_recovered", "node", [node])];
+    await this.#work();
+    if (this.answer !== null && this.events.length === 1) this.#confirm();
+  }
+
   clear() {
     this.events = [];
     this.#work();
@@ -121,7 +128,7 @@ export class WhatIfPanel extends EventTarget {
     }
     // What was worked out before stays until then, but is not to be reported any more.
     fill(this.progress, note, "Working it out… A plan that is not ready is searched for.");
-    for (const button of this.result.querySelectorAll(".danger")) button.disabled = true;
+    for (const button of this.result.querySelectorAll(".declare")) button.disabled = true;
     try {
       const answer = await workOut(this.jobId, this.events, this.body?.epoch ?? null);
       if (round === this.round) this.#give(answer, this.#told(answer), note);
@@ -134,6 +141,7 @@ export class WhatIfPanel extends EventTarget {
 
   #give(answer, parts, note = "") {
     this.answer = answer;
+    this.element.classList.toggle("open", this.events.length > 0);
     fill(this.progress, note);
     fill(this.result, parts);
     this.dispatchEvent(new CustomEvent("tried", { detail: answer }));
@@ -162,7 +170,7 @@ export class WhatIfPanel extends EventTarget {
     parts.push(comparison(answer, now, then), consequences(would, then));
     if (then.has_plan) parts.push(h("p", { class: "note" }, sentence(bestPossible(then))));
     parts.push(h("div", { class: "actions" }, this.#clearButton(),
-      h("button", { type: "button", class: "danger", onclick: () => this.#confirm() }, "Report this for real…")));
+      h("button", { type: "button", class: "declare", onclick: () => this.#confirm() }, "Declare ", name(declared(this.events)), "… (changes the live job)")));
     announce(then.has_plan ? `would keep ${percent(then.throughput_kept)}` : "training could not go on");
     return parts;
   }
@@ -173,17 +181,17 @@ export class WhatIfPanel extends EventTarget {
 
   #confirm() {
     const sure = h("input", { type: "checkbox", id: "sure" });
-    const go = h("button", { type: "button", class: "danger", disabled: true }, "Report now");
+    const go = h("button", { type: "button", class: "danger", disabled: true }, "Declare now");
     const outcome = h("p", { role: "alert" });
-    const dialog = openDialog("Report for real?",
-      h("p", {}, "This tells the service that it has happened. Job ", name(this.jobId), " gets a new epoch and its workers change over to another plan. You report:"),
+    const dialog = openDialog("Declare for real?",
+      h("p", {}, "This tells the service that it has happened. Job ", name(this.jobId), " gets a new epoch and its workers change over to another plan. You declare:"),
       h("ul", {}, this.events.map((event) => h("li", {}, name(reportOf(event))))),
       h("label", { class: "sure" }, sure, " It has happened: I have checked."), outcome,
       h("div", { class: "actions" }, h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"), go));
     sure.addEventListener("change", () => { go.disabled = !sure.checked; });
     go.addEventListener("click", async () => {
       go.disabled = true;
-      fill(outcome, "Reporting…");
+      fill(outcome, "Declaring…");
       const planned = this.events.length;
       try {
         await report(this.jobId, this.events, this.answer?.base_epoch ?? this.body?.epoch ?? null, (event) => { this.events = this.events.filter((other) => other !== event); });
@@ -216,13 +224,13 @@ function consequences(would, then) {
   return [warning, h("dl", { class: "figures small" },
     figure("Migrations", String(would.migrations.length), would.migrations.length ? `${bytes(copied)} to load${longest ? `, ${seconds(longest)}` : ""}` : "nobody moves", WORDS.migration),
     figure("New connections", String(would.num_new_pairs), "pairs of workers", WORDS["new connections"]),
-    then.has_plan ? figure("Plan", isReady ? "ready" : "made for this", isReady ? "it would be in force at once" : "it is kept, and ready from now on", WORDS["plan ready"]) : null)];
+    then.has_plan ? figure("Plan", isReady ? "ready" : "made for this trial", isReady ? "it would be in force at once" : "and kept; the job was not touched", WORDS["plan ready"]) : null)];
 }
 
 function refusal(error, numReported) {
   const rest = numReported ? `${count(numReported, "event")} of the list ${numReported === 1 ? "is" : "are"} reported, the others are not` : "Nothing was reported";
   if (error.code === "scope_too_small") return `this key may look but not report; ask for one with the scope report, or report by replan report. ${rest}`;
   if (error.code === "epoch_conflict") return `something else was reported meanwhile: ${error.message}. Close this and look again. ${rest}`;
-  if (error.status === 0) return "no answer came. Report again here: the same report counts only once";
+  if (error.status === 0) return "no answer came. Declare again here: the same counts only once";
   return `${error.message}. ${rest}`;
 }

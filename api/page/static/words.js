@@ -8,7 +8,7 @@ export const WORDS = {
   pipeline: "One whole copy of the model. All pipelines train on different data at the same time; a column of the map.",
   slot: "A place along a pipeline, s0, s1, …: it holds some layers of the model. Workers of the same slot hold the same parameters, so one can take over for another. A line of the map.",
   plan: "Who computes what and in which order, worked out for exactly what is down now. Workers follow it by themselves.",
-  epoch: "Number of a change: each report, and each better plan, makes the next one. The newest is in force.",
+  epoch: "Number of a plan, not of a pass over the data: each report, and each better plan, makes the next one. The newest is to be run.",
   rerouted: "Run by another pipeline's worker of the same slot, since its own is down. Training gives the same result, only later.",
   "iteration time (period)": "Time from the start of one training step to the start of the next.",
   "throughput kept": "Speed of training now as a share of its speed with everybody up.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.browser import Visit
+from tests.jobs import ServedJob
 
 DRAWN = "window.replan.view?.timeline?.charts.some((chart) => chart.gantt.buffer)"
 _PRESSES = {"r": "ArrowRight", "d": "ArrowDown", "!": "Enter"}
@@ -28,13 +29,24 @@ def try_out(visit: Visit, button: str = "Fail") -> None:
 
 
 def report(visit: Visit) -> None:
-    """Report what is tried for real, as one who has checked."""
-    visit.page.get_by_role("button", name="Report this for real…").click()
+    """Declare what is tried, as one who has checked."""
+    visit.page.get_by_role("button", name="(changes the live job)").click()
     visit.page.get_by_role("checkbox", name="It has happened").check()
-    visit.page.get_by_role("button", name="Report now").click()
+    visit.page.get_by_role("button", name="Declare now").click()
 
 
 def give_key(visit: Visit, key: str) -> None:
     """Give a key to the dialog that asks for one."""
     visit.page.get_by_label("API key", exact=True).fill(key)
     visit.page.get_by_role("button", name="Use it").click()
+
+
+def acknowledge(job: ServedJob) -> None:
+    """Let every live worker of a job's current epoch say that it has taken the plan."""
+    body = job.current()
+    for pipeline in range(3):
+        for slot in range(4):
+            worker = f"{pipeline}/{slot}"
+            if worker not in body["failed_workers"]:
+                path = f"{job.path}/epochs/{body['epoch']}/acknowledgements"
+                assert job.client.post(path, json={"worker": worker}).is_success

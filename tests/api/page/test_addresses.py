@@ -100,7 +100,7 @@ def test_a_link_of_an_epoch_that_never_was(visit: Visit) -> None:
     visit.open("#/jobs/hurt?epoch=99")
     visit.see("names an epoch that is not there")
     visit.page.get_by_role("link", name="Follow the current epoch").click()
-    visit.see("REROUTED")
+    visit.see("PLAN READY")
 
 
 @pytest.mark.slow

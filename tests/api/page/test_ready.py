@@ -122,9 +122,9 @@ def test_shards_that_were_restored_are_reported(visit: Visit, server: Server) ->
     visit.see("each worker holds the only copy of a part of the optimizer's state", within=".verdict")
     job.report("node_failed", "n06")
     visit.see("NO PLAN", within=".verdict")
-    visit.see("What if…, Optimizer shards restored, Report.", within=".verdict ol")
+    visit.see("What if…, Optimizer shards restored, Declare.", within=".verdict ol")
     try_out(visit, "Optimizer shards restored")
     visit.see("Training would go on at")
     report(visit)
-    visit.see("REROUTED", within=".verdict")
+    visit.see("PLAN READY", within=".verdict")
     assert job.current()["shards_restored"]

@@ -12,7 +12,7 @@ from planner.formats.plan_file import load_plan
 from planner.operation import Worker
 from planner.timeline import timeline_of
 from tests.api.page.conftest import HOSTILE
-from tests.api.page.steps import DRAWN, choose, open_job, report, try_out
+from tests.api.page.steps import DRAWN, acknowledge, choose, open_job, report, try_out
 from tests.browser import Visit, visiting
 from tests.jobs import DOCUMENT, TIGHT, ServedJob
 from tests.serving import Server
@@ -26,10 +26,16 @@ def test_the_overview_tells_what_is_worst_first(visit: Visit) -> None:
     assert titles[:2] == ["lost", "hurt"]
     lost, hurt = (visit.page.locator(".card.job").nth(n).inner_text() for n in (0, 1))
     assert "3 of 12 workers are down" in lost
-    assert "each slot that is lost needs at least one worker" in lost
+    assert "Bring back any one of n02, n06 or n10 (slot 2)." in lost
+    assert "replan report lost --recovered n02 (or n06 or n10)" in lost
+    assert "Training is stopped already." in lost
     assert "start training again from its last checkpoint" in lost
     # 19 us of 27 us: 70.4 %.
-    assert "29.6\u00a0% of the throughput: once workers run the plan, training keeps 70.4\u00a0%" in hurt
+    assert "Not known until all workers have taken the plan. Then training keeps 70.4\u00a0%." in hurt
+    assert "PLAN READY, not yet taken: 0 of 11 workers" in hurt
+    assert "REROUTED" not in visit.text("main")
+    assert "Any one more worker: training goes on. Two more, if they are n02 and n10: it stops." in hurt
+    assert "replan report hurt --recovered n06" in hurt
     assert "n06" in hurt
     assert "0 of 11 workers" in hurt
     visit.keep("overview")
@@ -50,7 +56,8 @@ def test_a_job_shows_all_of_its_parts(visit: Visit) -> None:
     """The verdict, the map with the failed worker, both timelines, answers, history, downloads."""
     open_job(visit, "hurt")
     verdict = visit.text(".verdict")
-    assert "REROUTED" in verdict
+    assert "PLAN READY, not yet taken" in verdict
+    assert "nobody has acknowledged it" in verdict
     assert "Workers that are down (pipeline/slot): 1/2" in verdict
     assert "✕ down (1)" in visit.text(".map-card .legend")
     captions = visit.page.locator("figcaption").all_inner_texts()
@@ -168,8 +175,10 @@ def test_what_if_changes_nothing_until_it_is_confirmed(visit: Visit, server: Ser
     visit.until("location.hash.includes('try=')")
     visit.page.reload()
     visit.see("Training would go on at 35.2\u00a0%")
-    visit.page.get_by_role("button", name="Report this for real…").click()
-    report = visit.page.get_by_role("button", name="Report now")
+    visit.see("WHAT-IF: nothing of this has happened")
+    assert "(live, not the what-if)" in visit.text("figcaption")
+    visit.page.get_by_role("button", name="Declare n02 failed… (changes the live job)").click()
+    report = visit.page.get_by_role("button", name="Declare now")
     assert report.is_disabled()
     visit.keep("confirm")
     visit.page.get_by_role("checkbox", name="It has happened").check()
@@ -177,6 +186,8 @@ def test_what_if_changes_nothing_until_it_is_confirmed(visit: Visit, server: Ser
     visit.see("Workers that are down (pipeline/slot): 0/2 1/2")
     assert job.current()["epoch"] == 3
     assert visit.page.locator(".trial li").count() == 0
+    assert not visit.page.locator(".trying").is_visible()
+    assert "(live" not in visit.text("figcaption")
 
 
 def test_a_live_event_appears_by_itself(visit: Visit, server: Server) -> None:
@@ -195,6 +206,46 @@ def test_a_live_event_appears_by_itself(visit: Visit, server: Server) -> None:
     visit.see("Now (epoch 2)")
     job.client.post(f"{job.path}/epochs/2/acknowledgements", json={"worker": "0/0"})
     visit.see("1 of 11 workers")
+
+
+def test_a_plan_is_called_in_force_once_everybody_has_it(visit: Visit, server: Server) -> None:
+    """Ready, taken by some, taken by all; after a minute in which some do not take it, what to look at."""
+    job = ServedJob(server.client, "taken")
+    job.register()
+    visit.open()
+    card = ".card.job:has(a[href$='taken'])"
+    visit.see("NOTHING DOWN, but no worker has taken the plan yet", within=card)
+    visit.see("Nothing, once all workers have taken the plan.", within=card)
+    job.report("node_failed", "n06")
+    visit.see("Wait 60 s: workers fetch the plan by themselves.", within=card)
+    job.client.post(f"{job.path}/epochs/2/acknowledgements", json={"worker": "0/0"})
+    visit.see("PLAN READY, taken so far: 1 of 11 workers", within=card)
+    open_job(visit, "taken")
+    visit.see("Wait 60 s", within=".verdict ol")
+    assert visit.page.title().startswith("PLAN NOT TAKEN · ")
+    visit.page.evaluate("window.replan.live.now = () => Date.now() + 61_000")
+    visit.see("10 workers have not taken it in 60 s.", within=".verdict ol")
+    visit.see("replan jobs show taken", within=".verdict code")
+    visit.keep("not-taken")
+    acknowledge(job)
+    visit.see("REROUTED around what failed", within=".verdict")
+    visit.see("29.6\u00a0% of the throughput: training keeps 70.4\u00a0%.", within=".verdict")
+    visit.keep("taken")
+
+
+def test_a_node_that_is_back_is_declared_from_the_top(visit: Visit, server: Server) -> None:
+    """Its button asks whether that has happened; nothing changes before, and one step is over afterwards."""
+    job = ServedJob(server.client, "button")
+    job.register()
+    job.report("node_failed", "n06")
+    open_job(visit, "button")
+    visit.page.get_by_role("button", name="n06 is back…").click()
+    visit.see("n06: back, at full speed", within="dialog")
+    assert job.current()["epoch"] == 2
+    visit.page.get_by_role("checkbox", name="It has happened").check()
+    visit.page.get_by_role("button", name="Declare now").click()
+    visit.see("NOTHING DOWN", within=".verdict")
+    assert job.current()["failures"]["nodes"] == ""
 
 
 @pytest.mark.slow
@@ -234,7 +285,7 @@ def test_an_old_epoch_says_that_it_is_old(visit: Visit) -> None:
     visit.see("This is epoch 1, not what runs now: the job is at epoch 2.")
     visit.see("NOTHING DOWN")
     visit.page.get_by_role("link", name="Follow the current epoch").click()
-    visit.see("REROUTED")
+    visit.see("PLAN READY")
 
 
 @pytest.mark.slow
@@ -331,6 +382,10 @@ def test_what_one_more_failure_would_do_stands_at_the_top(visit: Visit, server: 
     open_job(visit, "edge")
     visit.see("⚠ ONE MORE FAILURE MAY STOP TRAINING", within=".verdict")
     visit.see("Training stops if it is n10: nobody else is left in slot 2.", within=".verdict")
+    red = visit.page.evaluate("getComputedStyle(document.querySelector('.edge-note')).color")
+    assert red == "rgb(168, 16, 28)"
+    visit.see("Bring back n02 or n06 first.", within=".verdict ol")
+    visit.see("Do not touch n10 (the last of slot 2). Save a checkpoint now, if you can.", within=".verdict ol")
     visit.keep("edge")
 
 
@@ -359,8 +414,8 @@ def test_what_a_job_without_a_plan_comes_back_from(visit: Visit, server: Server)
     job.register()
     job.report("node_failed", "n[02,06,10]")
     open_job(visit, "back")
-    visit.see("Repair or replace what failed: each slot that is lost needs at least one worker.", within=".verdict ol")
-    visit.see("replan report back --recovered NODES", within=".verdict ol")
+    visit.see("Bring back any one of n02, n06 or n10 (slot 2).", within=".verdict ol")
+    visit.see("replan report back --recovered n02", within=".verdict ol")
     visit.page.get_by_role("button", name="✕ 0/2").click()
     try_out(visit, "Restore")
     visit.see("Training would have to start from its last checkpoint", within=".what-if")

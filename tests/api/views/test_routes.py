@@ -235,6 +235,8 @@ def test_the_overview_follows_jobs(server: Server, job: ServedJob) -> None:
     assert row["throughput_kept"] == pytest.approx(19 / 27)
     # Slot 2 has two workers left: any one can fail.
     assert row["certain"] == job.get("heat").json()["certain"] == 1
+    assert row["weak"] == [{"slot": 2, "num_live": 2, "live": ["n02", "n10"], "down": ["n06"]}]
+    assert row["down"] == ["n06"]
     assert row["last_event_at"] == row["created_at"] == epoch["created_at"]
     assert (row["num_acknowledged"], len(row["missing"])) == (0, 11)
     job.client.post(f"{job.path}/epochs/2/acknowledgements", json={"worker": "0/0"})
@@ -243,6 +245,17 @@ def test_the_overview_follows_jobs(server: Server, job: ServedJob) -> None:
     job.client.delete(job.path)
     assert following("gone") == {"id": job.id}
     events.close()
+
+
+def test_the_overview_names_what_lost_slots_wait_for(server: Server, job: ServedJob) -> None:
+    """Nodes, a GPU and a worker, as they were reported; reported back by these names the slot lives again."""
+    job.report("node_failed", "n02")
+    job.report("node_failed", ranks=[6])
+    job.report("node_failed", workers=["2/2"])
+    job.report("node_failed", "n00")
+    (row,) = (row for row in server.client.get("/v1/overview").json()["jobs"] if row["id"] == job.id)
+    assert row["weak"] == [{"slot": 2, "num_live": 0, "live": [], "down": ["n02", "rank:6", "worker:2/2"]}]
+    assert row["down"] == ["n00", "n02", "rank:6", "worker:2/2"]
 
 
 @pytest.mark.slow
