@@ -58,6 +58,18 @@ export function table(label, columns, rows) {
       cells.map((cell, n) => h(n ? "td" : "th", { role: n ? "cell" : "rowheader", scope: n ? null : "row", "data-label": columns[n] }, cell))))));
 }
 
+/** A card of which narrow screens show only the heading and a button, until that is pressed. */
+export function unfolding(what, heading, ...children) {
+  const card = h("section", { class: `card ${what}-card`, "aria-label": what }, heading);
+  const button = h("button", { type: "button", class: "unfold", "aria-expanded": "false", onclick: () => {
+    const isOpen = card.classList.toggle("open");
+    button.setAttribute("aria-expanded", String(isOpen));
+    fill(button, `${isOpen ? "Hide" : "Show"} ${what}`);
+  } }, `Show ${what}`);
+  append(card, [button, ...children]);
+  return card;
+}
+
 /** Says something to people who hear the page instead of seeing it. */
 export function announce(text) {
   const region = document.getElementById("announcer");

@@ -40,7 +40,7 @@ export function nextFailure(facts, heat, cluster) {
   if (!lost.length && heat.groups[0]?.outcome === "ready") {
     parts.push(h("p", {}, unknown ? "Worst known: " : "Worst: ", exampleOf(heat, cluster, 0), ` (slot ${heat.groups[0].slots.join(", ")}) ${outcomeOf(heat.groups[0])}.`));
   }
-  if (unknown) parts.push(h("p", { class: "note" }, `For ${unknown === 1 ? "1 node" : `${unknown.toLocaleString("en")} nodes`} no plan is ready: one is searched for when it happens, for ${seconds(heat.search_s)}. Make plans ready, at the map, fills in the ?.`));
+  if (unknown) parts.push(h("p", { class: "note" }, `For ${unknown === 1 ? "1 node" : `${unknown.toLocaleString("en")} nodes`} no plan is ready: a search of ${seconds(heat.search_s)} makes one when it happens. Make plans ready, at the map, fills in the ?.`));
   return parts;
 }
 

@@ -7,7 +7,7 @@ import { CAUSES, RUNGS, changeOf, downOf, slowOf } from "./verdict.js";
 /** Rows of epochs; `link(epoch)` gives the address of one. */
 export function historyTable(bodies, shown, link) {
   const rows = bodies.map((body, n) => (body.damaged ? damagedRow(body) : epochRow(body, bodies[n - 1], shown, link)));
-  return table("epochs, the newest first", ["Epoch", "When", "Why", "What changed", "Throughput"], rows.reverse());
+  return table("epochs, the newest first", ["Plan (epoch)", "When", "Why", "What changed", "Throughput"], rows.reverse());
 }
 
 function damagedRow(body) {
@@ -30,22 +30,31 @@ function epochRow(body, before, shown, link) {
   };
 }
 
-/** Every answer with its expected cost; the one to take is marked, and the one that runs. */
+/** Every answer of which something is known, with its expected cost; the one to take is marked, and the one that runs.
+ * What is not known or not possible is told below, in a line. */
 export function ladderTable(body) {
-  const isKnown = body.ladder.find((rung) => rung.name === body.chosen)?.lost_s !== null;
+  const areCosted = body.ladder.some((rung) => rung.lost_s !== null);
   const running = body.plan === null ? null : body.chosen === "reroute_after_migration" ? "reroute_after_migration" : "reroute";
-  const rows = body.ladder.map((rung) => ({
-    className: rung.name === body.chosen ? "shown" : rung.available ? null : "off",
+  const best = body.plan === null ? "what is left" : body.ladder.find((rung) => rung.name === body.chosen)?.lost_s !== null ? "costs least" : "shortest iteration";
+  const isTold = (rung) => rung.name === body.chosen || rung.name === running || (rung.available && rung.one_time_s !== null);
+  const told = body.ladder.filter(isTold);
+  const rows = told.map((rung) => ({
+    className: rung.name === body.chosen ? "shown" : null,
     cells: [
-      [RUNGS[rung.name] ?? rung.name, badge(rung.name === body.chosen, body.plan === null ? "what is left" : isKnown ? "costs least" : "shortest iteration"), badge(rung.name === running, "in force")],
-      ...(rung.available ? [microseconds(rung.period_us), seconds(rung.one_time_s), seconds(rung.lost_s)] : ["–", "–", "–"]).map((text) => h("span", { class: "number" }, text)),
-      rung.reason ?? "",
+      [titleOf(rung), badge(rung.name === body.chosen, best), badge(rung.name === running, "in force")],
+      ...[microseconds(rung.period_us), seconds(rung.one_time_s), ...(areCosted ? [seconds(rung.lost_s)] : [])].map((text) => h("span", { class: "number" }, text)),
     ],
   }));
-  const note = body.ladder.some((rung) => rung.lost_s !== null)
+  const columns = ["Answer", "Iteration time", "Stands still once", ...(areCosted ? ["Expected loss"] : [])];
+  const others = (isPossible, text) => {
+    const rungs = body.ladder.filter((rung) => rung.available === isPossible && (isPossible ? rung.reason !== null : !isTold(rung)));
+    return rungs.length ? h("p", { class: "note" }, `${text}: ${rungs.map((rung) => `${titleOf(rung)} (${rung.reason})`).join("; ")}.`) : null;
+  };
+  const note = areCosted
     ? "Expected loss: training lost until the next failure or repair."
-    : "The job's file does not say how often failures and repairs come (its section recovery), so what each answer loses is not known.";
-  return [table("answers", ["Answer", "Iteration time", "Stands still once", "Expected loss", "Why"], rows), h("p", { class: "note" }, note)];
+    : "What each answer loses is not known, since the job's file does not say how often failures and repairs come (its section recovery).";
+  return [table("answers", columns, rows), others(true, "Not fully known"), others(false, "Not possible"), h("p", { class: "note" }, note)];
 }
 
+const titleOf = (rung) => RUNGS[rung.name] ?? rung.name;
 const badge = (isWanted, text) => (isWanted ? [" ", h("span", { class: "badge" }, text)] : null);

@@ -1,7 +1,7 @@
 // One job: how it stands and what to do, its map, its plan over time, its history, and what would happen if more failed.
 
 import { ServiceError, getJson, jobPath } from "./api.js";
-import { fill, h, name } from "./dom.js";
+import { fill, h, name, unfolding } from "./dom.js";
 import { ago, duration, sentence } from "./format.js";
 import { Downloads } from "./downloads.js";
 import { heatList, numUnknown } from "./heat.js";
@@ -21,6 +21,7 @@ const LEAST_BETWEEN_MS = 1_000; // between two loadings, however fast epochs com
 const RETRY_MS = 4_000;
 const REMEMBER_MS = 300;
 const LAST_EPOCH = 2 ** 31 - 1;
+const IS_TOUCHED = matchMedia("(pointer: coarse)");
 
 /** The view of one job; `query` is what its link says. */
 export class JobView {
@@ -89,7 +90,7 @@ export class JobView {
     this.element = h("div", {},
       h("p", { class: "crumbs" }, h("a", { href: "#/" }, "Jobs"), " / ", name(this.id)), h("h1", {}, name(this.id)),
       this.trouble, this.pinnedNote, this.verdict, this.tryingNote, this.columns,
-      h("section", { class: "card", "aria-label": "timeline" }, h("h2", {}, "Timeline"), this.timelineNote, this.timeline.element),
+      unfolding("timeline", h("h2", {}, "Timeline"), this.timelineNote, this.timeline.element),
       this.ladder, this.history, this.downloads.element);
     this.map.addEventListener("choose", (event) => {
       this.whatIf.choose(event.detail);
@@ -237,7 +238,7 @@ export class JobView {
     const [inForce, faultFree] = this.plans;
     const notes = [];
     if (!this.body.plan) notes.push("There is no plan for these failures; the chart shows the plan with everybody live.");
-    else if (inForce) notes.push(`${this.timeline.summaryOf(inForce)}. A row is a worker and its machine, time runs to the right. Wheel with Ctrl, two fingers, or + and −, to zoom; drag to move.`);
+    else if (inForce) notes.push(`${this.timeline.summaryOf(inForce)}. A row is a worker and its machine, time runs to the right. ${IS_TOUCHED.matches ? "Two fingers zoom, one moves." : "Wheel with Ctrl, or + and −, to zoom; drag to move."}`);
     if (inForce && faultFree && faultFree.head.period_ns < inForce.head.fault_free_ns) {
       notes.push(`A better fault-free plan was found since this one was made; shares of the throughput count from the older one, ${duration(inForce.head.fault_free_ns)}.`);
     }

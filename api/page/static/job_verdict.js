@@ -53,7 +53,7 @@ function figures(facts, body, now) {
   const missing = facts.num_live - facts.num_acknowledged;
   const plan = facts.has_plan;
   return [
-    figure("Throughput kept", plan ? percent(facts.throughput_kept) : "none", null, WORDS["throughput kept"]),
+    figure("Throughput kept", plan ? percent(facts.throughput_kept) : "none", plan && missing ? "once the plan is taken" : null, WORDS["throughput kept"]),
     figure("Iteration time (period)", plan ? microseconds(facts.period_us) : "none", null, WORDS["iteration time (period)"]),
     !plan ? null : figure("Plan taken by", `${facts.num_acknowledged} of ${count(facts.num_live, "worker")}`, missing ? (facts.num_acknowledged ? "the others have not acknowledged it" : "nobody has acknowledged it") : null, WORDS.acknowledged),
     "last_event_at" in facts ? figure("Last report", lastReport(facts.last_event_at, now)) : null,

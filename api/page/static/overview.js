@@ -71,7 +71,9 @@ export class OverviewView {
 
   /** What is said where no job is known. */
   #none() {
-    if (this.live.state !== "live" && this.live.state !== "paused") return h("div", { class: "card" }, h("h2", {}, "The list of jobs is not known"));
+    if (this.live.state !== "live" && this.live.state !== "paused") {
+      return h("div", { class: "card" }, h("h2", {}, "The list of jobs is not known"), h("p", {}, "It appears here once the service answers."));
+    }
     return h("div", { class: "card" }, h("h2", {}, "No job is registered"),
       h("p", {}, "Register one with ", h("code", {}, "replan jobs register"), "; it appears here by itself."));
   }
@@ -105,10 +107,10 @@ export class OverviewView {
     return h("article", { class: `card job ${severity(job)}${isEdge ? " edge" : ""}` },
       h("h2", {}, h("a", { href: `#/jobs/${encodeURIComponent(job.id)}` }, name(job.id)), job.name === job.id ? null : [" ", h("small", {}, name(job.name))]),
       h("p", { class: "state" }, stateOf(job), isEdge ? [" ", h("span", { class: "edge-note" }, EDGE)] : null,
-        h("span", { class: "since" }, " since ", h("span", { "data-at": job.created_at, title: clock(job.created_at) }, ago(job.created_at, this.live.now())))), lines,
+        h("span", { class: "since" }, " plan made ", h("span", { "data-at": job.created_at, title: clock(job.created_at) }, ago(job.created_at, this.live.now())))), lines,
       h("dl", { class: "figures" },
         figure("Plan number (epoch)", String(job.epoch), null, WORDS.epoch),
-        figure("Throughput", job.has_plan ? percent(job.throughput_kept) : "none", job.has_plan ? "of the fault-free plan" : null, WORDS["throughput kept"]),
+        figure("Throughput", job.has_plan ? percent(job.throughput_kept) : "none", job.has_plan ? (missing ? "once the plan is taken" : "of the fault-free plan") : null, WORDS["throughput kept"]),
         !job.has_plan ? null : figure("Iteration time", microseconds(job.period_us), bestPossible(job), WORDS["iteration time (period)"]),
         figure("Last report", lastReport(job.last_event_at, this.live.now())),
         !job.has_plan ? null : figure("Plan taken by", `${job.num_acknowledged} of ${count(job.num_live, "worker")}`, missing ? `not by ${some(job.missing, 4, missing)}` : "everybody has it", WORDS.acknowledged)));

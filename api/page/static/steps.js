@@ -55,8 +55,8 @@ function repair(job) {
   }
   const hangs = urgent.filter((slot) => slot.live.length).map((slot) => `${slot.live[0]} (the last of slot ${slot.slot})`);
   return [
-    [`Bring back ${urgent.map((slot) => either(slot.down)).join(", and ")} first. `, ...report],
     `Do not touch ${hangs.join(", ")}. Save a checkpoint now, if you can.`,
+    [`Bring back ${urgent.map((slot) => either(slot.down)).join(", and ")} first. `, ...report],
   ];
 }
 

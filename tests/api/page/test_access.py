@@ -195,6 +195,7 @@ def test_fingers_move_and_zoom_the_timeline(browser: Any, server: Server) -> Non
     """One finger drags the time, two zoom it, a tap chooses; up and down still scrolls the page."""
     with visiting(browser, str(server.client.base_url), **PHONE) as visit:
         open_job(visit, "hurt")
+        visit.page.get_by_role("button", name="Show timeline").click()
         visit.page.locator("canvas.gantt").first.scroll_into_view_if_needed()
         box = visit.page.locator("canvas.gantt").first.bounding_box()
         tools = visit.page.context.new_cdp_session(visit.page)
@@ -264,6 +265,6 @@ def test_the_window_may_take_any_size(visit: Visit) -> None:
         visit.page.set_viewport_size({"width": width, "height": height})
         visit.until(f"document.documentElement.scrollWidth <= {width}")
         visit.until(
-            """[...document.querySelectorAll('canvas.gantt')].every(
+            """[...document.querySelectorAll('canvas.gantt')].filter((canvas) => canvas.checkVisibility()).every(
                  (canvas) => Math.abs(canvas.width - canvas.clientWidth * Math.min(devicePixelRatio, 2)) < 2)"""
         )

@@ -317,14 +317,22 @@ def test_downloads_are_what_the_service_has(visit: Visit, server: Server, tmp_pa
 def test_a_phone_shows_the_same(browser: Any, server: Server) -> None:
     """On 390 pixels nothing is wider than the screen, in every view."""
     with visiting(
-        browser, str(server.client.base_url), viewport={"width": 390, "height": 844}, has_touch=True
+        browser, str(server.client.base_url), viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True
     ) as phone:
         phone.open()
         phone.see("NO PLAN")
         phone.keep("phone-overview")
         open_job(phone, "hurt")
         assert phone.page.evaluate("document.documentElement.scrollWidth") == 390
+        assert "Wheel with Ctrl" not in str(phone.page.locator("main").text_content())
         phone.keep("phone-job")
+        charts = phone.page.locator("canvas.gantt")
+        assert not charts.first.is_visible()
+        phone.page.get_by_role("button", name="Show timeline").click()
+        charts.first.wait_for()
+        assert phone.page.evaluate("document.documentElement.scrollWidth") == 390
+        phone.page.get_by_role("button", name="Hide timeline").click()
+        assert not charts.first.is_visible()
 
 
 @pytest.mark.slow
@@ -395,6 +403,10 @@ def test_costs_that_are_not_known_are_not_called_cheapest(visit: Visit, server: 
     open_job(visit, "hurt")
     assert "shortest iteration" in visit.text("section[aria-label=answers] tr.shown")
     assert "cheapest" not in visit.text("main")
+    answers = visit.text("section[aria-label=answers]")
+    assert "Expected loss" not in answers
+    assert "Not fully known: Stop and wait for the repair (repair_s is not known)" in answers
+    assert "Not possible: Migrate workers, then reroute (" in answers
     recovery = {
         "repair_s": 3600,
         "restart_s": 300,
@@ -405,6 +417,7 @@ def test_costs_that_are_not_known_are_not_called_cheapest(visit: Visit, server: 
     ServedJob(server.client, "costed").report("node_failed", "n06")
     open_job(visit, "costed")
     assert "costs least" in visit.text("section[aria-label=answers] tbody")
+    assert "Expected loss" in visit.text("section[aria-label=answers] thead")
 
 
 @pytest.mark.slow
