@@ -12,7 +12,7 @@ const PAGE_VERSION = document.querySelector('meta[name="replan-version"]')?.cont
 const OLD = " What you see is old";
 const LOST_STEPS = [
   () => "Open this address on another machine: if it answers there, the network from here is broken.",
-  () => ["On the service's machine: ", h("code", { class: "command" }, `curl http://127.0.0.1:${location.port || "8080"}/readyz`), ". It says what is not ready."],
+  () => ["On the service's machine: ", h("code", { class: "command" }, `curl ${location.protocol}//127.0.0.1${location.port && `:${location.port}`}/readyz`), ". It says what is not ready."],
   () => "If nothing answers, start the service again: docs/operations.md.",
 ];
 const live = new Live();

@@ -41,7 +41,7 @@ export function ladderTable(body) {
   const rows = told.map((rung) => ({
     className: rung.name === body.chosen ? "shown" : null,
     cells: [
-      [titleOf(rung), badge(rung.name === body.chosen, best), badge(rung.name === running, "in force")],
+      [titleOf(rung), badge(rung.name === body.chosen, best), badge(rung.name === running, "this plan")],
       ...[microseconds(rung.period_us), seconds(rung.one_time_s), ...(areCosted ? [seconds(rung.lost_s)] : [])].map((text) => h("span", { class: "number" }, text)),
     ],
   }));

@@ -48,7 +48,7 @@ function taking(job, now) {
 
 function repair(job) {
   const urgent = urgentSlots(job);
-  const report = ["Report what is back: ", ...reporting(job), "."];
+  const report = ["Report what is back: ", ...reporting(job)];
   if (!urgent.length) {
     const last = job.certain === 0 ? " Save a checkpoint now, if you can." : "";
     return [[`Repair ${named(job)}.${last} `, ...report]];
@@ -71,20 +71,20 @@ function reporting(job) {
 const command = (text) => h("code", { class: "command" }, text);
 
 function withoutPlan(job) {
-  const report = ["Report what is back: ", ...reporting(job)];
+  const report = ["Report what is back, and a plan follows at once: ", ...reporting(job)];
   if (job.problem_code === "stage_lost") {
     const slots = urgentSlots(job);
     const back = slots.length
       ? `Bring back ${slots.map((slot) => `${slot.down.length > 1 ? "any one of " : ""}${either(slot.down)} (slot ${slot.slot})`).join(", and ")}.`
       : "Bring back one worker of each slot that is lost.";
-    return [back, [...report, ". A plan follows at once."],
+    return [back, report,
       "Then start training again from its last checkpoint, as its training script does it. What was lost is nowhere else; this service keeps no checkpoints."];
   }
   if (job.problem_code === "optimizer_shard_lost") {
     return ["Restore the lost shards of the optimizer from the last checkpoint onto live workers of the same slots, as the training script does it.",
       "Then report that: on the page of the job, What if…, Optimizer shards restored, Declare.", "Or start training again from the checkpoint."];
   }
-  if (job.problem_code === "memory_too_small") return [`${capital(job.hint ?? "repair what failed")}.`, [`Or repair ${named(job)}. `, ...report, "."]];
+  if (job.problem_code === "memory_too_small") return [`${capital(job.hint ?? "repair what failed")}.`, [`Or repair ${named(job)}. `, ...report]];
   return ["Wait: the service tries again by itself, after 1, 5, 30 and then every 120 seconds.", "If no plan comes, its log says why."];
 }
 

@@ -27,7 +27,7 @@ export class TimelinePanel extends EventTarget {
   constructor(nodeOf = () => "") {
     super();
     this.view = { from: 0, to: 1, top: 0, rowHeight: USUAL_ROW, order: [], worker: null };
-    this.charts = ["Plan in force", "With everybody live"].map((title, n) => this.#chart(title, (worker) => nodeOf(worker, n === 1)));
+    this.charts = ["This plan", "With everybody live"].map((title, n) => this.#chart(title, (worker) => nodeOf(worker, n === 1)));
     this.memory = h("canvas", { class: "memory", role: "img", "aria-label": "memory of the chosen worker" });
     this.memoryText = h("p", { class: "note" });
     this.memoryBox = h("div", { class: "memory-box", hidden: true }, h("h3", {}, "Memory"), this.memoryText, this.memory);

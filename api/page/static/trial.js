@@ -30,7 +30,7 @@ export function declared(events) {
   if (events.length !== 1) return `these ${events.length} events`;
   const [event] = events;
   const state = { node_failed: "failed", node_recovered: "back", node_degraded: "slow" };
-  return event.kind === "shards_restored" ? "shards restored" : `${targetsOf(event)} ${state[event.kind]}`;
+  return event.kind === "shards_restored" ? "shards restored" : `${event.rack === null ? targetsOf(event) : rackName(event.rack)} ${state[event.kind]}`;
 }
 
 function targetsOf(event) {

@@ -89,9 +89,9 @@ def test_what_a_screen_reader_finds(visit: Visit) -> None:
         'heading "What failed" [level=2]',
         'heading "If one more fails" [level=2]',
         'application "cluster map',
-        'application "Plan in force: bars by worker',
+        'application "This plan: bars by worker',
         'columnheader "Iteration time"',
-        'rowheader "Reroute in place shortest iteration in force"',
+        'rowheader "Reroute in place shortest iteration this plan"',
         'searchbox "Find"',
     ):
         assert line in snapshot, line

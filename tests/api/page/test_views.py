@@ -61,7 +61,7 @@ def test_a_job_shows_all_of_its_parts(visit: Visit) -> None:
     assert "Workers that are down (pipeline/slot): 1/2" in verdict
     assert "✕ down (1)" in visit.text(".map-card .legend")
     captions = visit.page.locator("figcaption").all_inner_texts()
-    assert captions[0].startswith("Plan in force: one iteration every 27 us")
+    assert captions[0].startswith("This plan: one iteration every 27 us")
     assert captions[1].startswith("With everybody live: one iteration every 19 us")
     assert "Reroute in place" in visit.text("section[aria-label=answers] tr.shown")
     history = visit.page.locator("section[aria-label=history] tbody tr").all_inner_texts()
