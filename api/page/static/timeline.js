@@ -211,12 +211,13 @@ export class TimelinePanel extends EventTarget {
     this.charts.forEach((chart) => this.#caption(chart));
   }
 
-  #caption({ title, caption, note, gantt, box }) {
+  #caption(chart) {
+    const { title, caption, note, gantt, box } = chart;
     box.hidden = !gantt.timeline;
     if (!gantt.timeline) return;
     const { head } = gantt.timeline;
     const share = head.fault_free_ns && head.period_ns !== head.fault_free_ns ? `, ${percent(head.fault_free_ns / head.period_ns)} of the fault-free throughput` : "";
-    fill(caption, `${title}${this.isTrying ? " (live, not the what-if)" : ""}: one iteration every ${duration(head.period_ns)}${share}`);
+    fill(caption, `${title}${this.isTrying && chart === this.charts[0] ? " (live, not the what-if)" : ""}: one iteration every ${duration(head.period_ns)}${share}`);
     fill(note, head.span_ns > head.period_ns ? `One iteration is drawn, ${duration(head.span_ns)} from its first bar to its last. The next one starts ${duration(head.period_ns)} after it (dashed line), while this one still ends.` : "");
   }
 

@@ -56,6 +56,7 @@ export function whatItCosts(job) {
   if (kept === null) return "Not known.";
   const isTaken = job.num_acknowledged >= job.num_live;
   if (kept >= 0.9995) return isTaken ? "Nothing: full throughput." : "Nothing, once all workers have taken the plan.";
+  if (!isTaken && job.cause === "improved") return `Not known while workers change over to this better plan. Once all have taken it, training keeps ${percent(kept)}.`;
   if (!isTaken) return `Not known until all workers have taken the plan. Then training keeps ${percent(kept)}.`;
   const lost = job.lost_s === null ? "" : ` About ${seconds(job.lost_s)} of training are lost until the next failure or repair.`;
   return `${percent(1 - kept)} of the throughput: training keeps ${percent(kept)}.${lost}`;

@@ -184,7 +184,7 @@ export class WhatIfPanel extends EventTarget {
     const go = h("button", { type: "button", class: "danger", disabled: true }, "Declare now");
     const outcome = h("p", { role: "alert" });
     const dialog = openDialog("Declare for real?",
-      h("p", {}, "This tells the service that it has happened. Job ", name(this.jobId), " gets a new epoch and its workers change over to another plan. You declare:"),
+      h("p", {}, "This tells the service that it has happened. Job ", name(this.jobId), " gets a new plan, and its workers change over to it. You declare:"),
       h("ul", {}, this.events.map((event) => h("li", {}, name(reportOf(event))))),
       h("label", { class: "sure" }, sure, " It has happened: I have checked."), outcome,
       h("div", { class: "actions" }, h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"), go));
@@ -224,7 +224,7 @@ function consequences(would, then) {
   return [warning, h("dl", { class: "figures small" },
     figure("Migrations", String(would.migrations.length), would.migrations.length ? `${bytes(copied)} to load${longest ? `, ${seconds(longest)}` : ""}` : "nobody moves", WORDS.migration),
     figure("New connections", String(would.num_new_pairs), "pairs of workers", WORDS["new connections"]),
-    then.has_plan ? figure("Plan", isReady ? "ready" : "made for this trial", isReady ? "it would be in force at once" : "and kept; the job was not touched", WORDS["plan ready"]) : null)];
+    then.has_plan ? figure("Plan", isReady ? "ready" : "made for this trial", isReady ? "workers would get it at once" : "and kept; the job was not touched", WORDS["plan ready"]) : null)];
 }
 
 function refusal(error, numReported) {

@@ -36,7 +36,7 @@ def test_back_and_forward(visit: Visit) -> None:
     visit.page.get_by_role("link", name="1", exact=True).click()
     visit.see("This is epoch 1, not what runs now")
     visit.page.go_back()
-    visit.until("document.querySelector('.verdict .state')?.textContent.includes('REROUTED')")
+    visit.until("document.querySelector('.verdict .state')?.textContent.includes('PLAN READY')")
     visit.until("window.replan.view.map.chosen === 1")
     visit.page.go_back()
     visit.see("without a plan")

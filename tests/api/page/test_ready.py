@@ -99,6 +99,7 @@ def test_a_better_plan_meanwhile_does_not_stop_a_report(browser: Any, tmp_path: 
         job.wait_for("improved", before)
         with visiting(browser, str(server.client.base_url), expected=("409",)) as visit:
             open_job(visit, "tight")
+            visit.see("Not known while workers change over to this better plan.", within=".verdict")
             reported = """async ([epoch, node]) => {
               const {eventOf, report} = await import("/page/trial.js");
               try {
