@@ -16,7 +16,7 @@ from solver_models.list_scheduling.network import Network, nodes_of, schedule_in
 
 NAME = "annealing"
 
-_ROUNDS = ((0.03, 25), (0.015, 25), (0.06, 50), (0.12, 75))
+_ROUNDS = ((0.03, 25), (0.015, 25), (0.06, 50), (0.2, 100))
 """Hottest temperature of a round, as a share of the longest operation, and moves for each operation. The more rounds in
 a row gained nothing, the further along: colder once, then hotter and longer."""
 _COLD_SHARE = 0.002
