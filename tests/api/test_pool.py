@@ -237,14 +237,15 @@ def test_background_requests_wait_without_limit_and_take_no_place() -> None:
     """With a full queue's worth of background requests an event is still taken, and none of them is refused for waiting."""
 
     async def test(pool: SolvePool) -> None:
-        await order(pool)
-        background = [asyncio.create_task(order(pool, priority=Priority.PRECOMPUTE, sleep_s=0.2)) for _ in range(3)]
+        # Whoever is in the background may also wait until the process has started.
+        await order(pool, priority=Priority.PRECOMPUTE)
+        background = [asyncio.create_task(order(pool, priority=Priority.PRECOMPUTE, sleep_s=0.4)) for _ in range(3)]
         await until(lambda: pool.num_waiting_at(Priority.PRECOMPUTE) == 2)
         assert pool.num_waiting == 0
         await order(pool, priority=Priority.EVENT)
         assert [len(answer) for answer in await asyncio.gather(*background)] == [2, 2, 2]
 
-    with_pool(test, queue_limit=1, queue_timeout_s=0.35)
+    with_pool(test, queue_limit=1, queue_timeout_s=1.0)
 
 
 def test_an_event_has_its_place_while_clients_fill_the_queue() -> None:

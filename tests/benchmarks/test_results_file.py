@@ -65,7 +65,8 @@ def edit(path: Path, number: int, **changes: Any) -> None:
     """Change a line's object; ``None`` as a value takes the key out."""
     lines = path.read_text().splitlines()
     document = json.loads(lines[number]) | changes
-    lines[number] = json.dumps({key: value for key, value in document.items() if value is not None})
+    taken = {key for key, value in changes.items() if value is None}
+    lines[number] = json.dumps({key: value for key, value in document.items() if key not in taken})
     path.write_text("".join(f"{line}\n" for line in lines))
 
 
