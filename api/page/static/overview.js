@@ -107,7 +107,7 @@ export class OverviewView {
     return h("article", { class: `card job ${severity(job)}${isEdge ? " edge" : ""}` },
       h("h2", {}, h("a", { href: `#/jobs/${encodeURIComponent(job.id)}` }, name(job.id)), job.name === job.id ? null : [" ", h("small", {}, name(job.name))]),
       h("p", { class: "state" }, stateOf(job), isEdge ? [" ", h("span", { class: "edge-note" }, EDGE)] : null,
-        h("span", { class: "since" }, " plan made ", h("span", { "data-at": job.created_at, title: clock(job.created_at) }, ago(job.created_at, this.live.now())))), lines,
+        h("span", { class: "since" }, job.has_plan ? " plan made " : " since: ", h("span", { "data-at": job.created_at, title: clock(job.created_at) }, ago(job.created_at, this.live.now())))), lines,
       h("dl", { class: "figures" },
         figure("Plan number (epoch)", String(job.epoch), null, WORDS.epoch),
         figure("Throughput", job.has_plan ? percent(job.throughput_kept) : "none", job.has_plan ? (missing ? "once the plan is taken" : "of the fault-free plan") : null, WORDS["throughput kept"]),
