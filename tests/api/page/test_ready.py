@@ -83,7 +83,7 @@ def test_a_key_that_may_not_and_one_that_holds_no_more(browser: Any, tmp_path: P
             )
             visit.page.locator("dialog").wait_for(timeout=60_000)
             assert visit.page.evaluate("document.body.classList.contains('stale')")
-            assert visit.page.title().startswith("KEY WANTED · ")
+            visit.page.wait_for_function("start => document.title.startsWith(start)", arg="KEY WANTED · ")
             give_key(visit, keys[Scope.ADMIN].text)
             visit.see("● Connected")
             visit.until("!document.body.classList.contains('stale')")

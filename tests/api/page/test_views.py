@@ -222,7 +222,7 @@ def test_a_plan_is_called_in_force_once_everybody_has_it(visit: Visit, server: S
     visit.see("PLAN READY, taken so far: 1 of 11 workers", within=card)
     open_job(visit, "taken")
     visit.see("Wait 60 s", within=".verdict ol")
-    assert visit.page.title().startswith("PLAN NOT TAKEN · ")
+    visit.page.wait_for_function("start => document.title.startsWith(start)", arg="PLAN NOT TAKEN · ")
     visit.page.evaluate("window.replan.live.now = () => Date.now() + 61_000")
     visit.see("10 workers have not taken it in 60 s.", within=".verdict ol")
     visit.see("replan jobs show taken", within=".verdict code")
