@@ -76,13 +76,11 @@ def make_plan(
     if not shards_restored:
         require_optimizer_state(job, failures.dead)
     ways = ways_to_move(job, real) if migrate and real.dead else ((),)
-    hindrances: list[str] = []
+    reference_failure = ""
     with watched_compilation() as compilation:
         if reference is None and (real.dead or real.speeds_ppm):
-            share = replace(options, deadline_s=REFERENCE_SHARE * options.deadline_s)
-            reference = make_reference(job, share)
-            if reference.failure:
-                hindrances.append(f"the fault-free plan may be better than was found: {reference.failure}")
+            reference = make_reference(job, replace(options, deadline_s=REFERENCE_SHARE * options.deadline_s))
+            reference_failure = reference.failure
         spent = time.perf_counter() - began
         left = replace(options, deadline_s=max(options.deadline_s - spent, LEAST_SHARE * options.deadline_s))
         way = solve_best(real, ways, left)
@@ -90,13 +88,8 @@ def make_plan(
     if reference is None:
         assert found.period_ns is not None
         reference = Reference(fault_free_ns=found.period_ns, baseline_1f1b_ns=baseline_period_ns(real))
-    hindrances += [found.failure] if found.failure else []
-    if compilation:
-        hindrances.append(
-            "code was compiled during the search, as in the first run after an installation: it had less time"
-        )
-    elif not hindrances and time.perf_counter() - began > options.deadline_s + OVERRUN_S:
-        hindrances.append(f"the search overran its deadline; {found.solver} had the best schedule by then")
+    overrun_s = time.perf_counter() - began - options.deadline_s
+    hindrances = _hindrances(found, reference_failure, compiled=bool(compilation), overrun_s=overrun_s)
     emptied = {move.source for move in way.moves}
     notes = (
         *(why_not_moved(job, way.moves) if migrate and real.dead else ()),
@@ -127,6 +120,20 @@ def make_reference(job: Job, options: SolveOptions) -> Reference:
     return Reference(
         fault_free_ns=min(found.period_ns, baseline_ns), baseline_1f1b_ns=baseline_ns, failure=found.failure
     )
+
+
+def _hindrances(found: SolveResult, reference_failure: str, *, compiled: bool, overrun_s: float) -> list[str]:
+    """What kept the search from doing all that it was given the time for, one sentence each."""
+    told = []
+    if reference_failure:
+        told.append(f"the fault-free plan may be better than was found: {reference_failure}")
+    if found.failure:
+        told.append(found.failure)
+    if compiled:
+        told.append("code was compiled during the search, as in the first run after an installation: it had less time")
+    elif not told and overrun_s > OVERRUN_S:
+        told.append(f"the search overran its deadline; {found.solver} had the best schedule by then")
+    return told
 
 
 def _put_on_workers(job: Job, problem: Problem, result: SolveResult) -> Solved:

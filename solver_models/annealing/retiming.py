@@ -33,6 +33,16 @@ from solver_models.annealing.state import (
 
 
 @njit(cache=True)
+def _soonest_end(state: IntColumn, fixed: IntColumn, release: IntColumn, x: int) -> int:
+    """End of a node that starts as soon as its worker is free, its slot released and its data there."""
+    previous, source = state[x, BEFORE], fixed[x, DATA]
+    begin = state[previous, END] if previous >= 0 else release[fixed[x, WORKER] % len(release)]
+    if source >= 0:
+        begin = max(begin, state[source, END] + fixed[x, DATA_LAG])
+    return int(begin + fixed[x, DURATION])
+
+
+@njit(cache=True)
 def find_delayed(
     state: IntColumn,
     fixed: IntColumn,
@@ -119,7 +129,7 @@ def time_region(
         How many ends changed, listed in ``changed`` and ``old_end``, and the largest window through what was timed. A node whose
         end and successors stay as they were is in no window that is new.
     """
-    slots, changes, local = len(release), 0, -(2**61)
+    changes, local = 0, -(2**61)
     rank = needed = state[b_first, RANK]
     flags[rank] = 1
     turn = 0
@@ -134,11 +144,7 @@ def time_region(
             flags[rank] = 0
             x = sequence[rank]
             rank += 1
-        previous, source = state[x, BEFORE], fixed[x, DATA]
-        end = state[previous, END] if previous >= 0 else release[fixed[x, WORKER] % slots]
-        if source >= 0:
-            end = max(end, state[source, END] + fixed[x, DATA_LAG])
-        end += fixed[x, DURATION]
+        end = _soonest_end(state, fixed, release, x)
         if end != state[x, END]:
             changed[changes], old_end[changes] = x, state[x, END]
             changes += 1
@@ -175,7 +181,7 @@ def time_rest(
     int
         How many ends changed in all; ``changed`` and ``old_end`` list them.
     """
-    slots, needed = len(release), high
+    needed = high
     if following >= 0:
         needed = state[following, RANK]
         flags[needed] = 1
@@ -193,11 +199,7 @@ def time_rest(
         flags[rank] = 0
         x = sequence[rank]
         rank += 1
-        previous, source = state[x, BEFORE], fixed[x, DATA]
-        end = state[previous, END] if previous >= 0 else release[fixed[x, WORKER] % slots]
-        if source >= 0:
-            end = max(end, state[source, END] + fixed[x, DATA_LAG])
-        end += fixed[x, DURATION]
+        end = _soonest_end(state, fixed, release, x)
         if end == state[x, END]:
             continue
         changed[changes], old_end[changes] = x, state[x, END]
