@@ -17,6 +17,9 @@ FILE = "zb_reference.json"
 SHARED = Path(__file__).parent.parent.parent / "shared" / "data"
 """Where that file lies beside a checkout, if it does."""
 
+_KINDS = {("zb", 1): "mem1", ("zb", 2): "mem2", ("zbv", 1): "v"}
+"""Ends of our instances' names by scheduler and multiple of 1F1B's memory."""
+
 
 def read_reference(folder: Path) -> Mapping[str, int]:
     """Its longest stage time by the name of our instance, in nanoseconds.
@@ -32,9 +35,9 @@ def read_reference(folder: Path) -> Mapping[str, int]:
     try:
         for row in document["rows"]:
             model, memory = row["source"].removeprefix("paper "), row["memory_limit_over_1f1b"]
-            if row["scheduler"] == "zb" and model != row["source"] and memory in (1, 2):
-                name = f"zb-{model.lower()}-m{row['num_microbatches']}-mem{memory:g}"
-                found[name] = round(row["longest_stage_time"] * 1e6)
+            kind = _KINDS.get((row["scheduler"], memory))
+            if kind is not None and model != row["source"]:
+                found[f"zb-{model.lower()}-m{row['num_microbatches']}-{kind}"] = round(row["longest_stage_time"] * 1e6)
     except (KeyError, TypeError, AttributeError) as error:
         raise BenchmarkFileError(f"{FILE} has another form than expected: {error!r}") from error
     return found
@@ -59,7 +62,7 @@ def zero_bubble(view: View, data: Path | None) -> str:
                 f"{row.period_ns / 1e6:.3f}",
                 f"{100 * (view.gap(row) or 0):.3f} %",
                 f"{rate:.4f}",
-                f"{published.published_rate:.4f}",
+                "" if published.published_rate is None else f"{published.published_rate:.4f}",
                 *(["" if own is None else f"{own / 1e6:.3f}", "" if own is None else f"{row.period_ns / own:.5f}"]),
             ]
         )
@@ -73,8 +76,10 @@ def _verdict(view: View, rows: Iterable[Row], theirs: Mapping[str, int]) -> str:
     if not pairs:
         return f"Without `{FILE}` (`--data`) the published rates alone are compared."
     told = []
-    for memory, name in ((1, "1F1B's memory"), (2, "twice that")):
-        mine = [(row, own) for row, own in pairs if row.instance.endswith(f"mem{memory}")]
+    for kind, name in (("mem1", "1F1B's memory"), ("mem2", "twice that"), ("v", "1F1B's memory as a V")):
+        mine = [(row, own) for row, own in pairs if row.instance.endswith(f"-{kind}")]
+        if not mine:
+            continue
         room = [(row, own) for row, own in mine if own > view.bounds_ns[row.suite, row.instance]]
         below = sum(row.period_ns is not None and row.period_ns < own for row, own in room)
         above = sum(row.period_ns is not None and row.period_ns > own for row, own in mine)

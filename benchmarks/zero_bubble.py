@@ -1,14 +1,16 @@
 """Zero Bubble's twelve measured rows and the bubble rates it published for them.
 
 Source: Qi, Wan, Huang, Lin, "Zero Bubble Pipeline Parallelism" (ICLR 2024): costs from Table 6 (A100, milliseconds), bubble rates
-of ZB-H1 (1F1B memory) and ZB-2p (twice that) from Table 5. Memory as there: F takes 2, I gives back 1, W gives back 1.
+of ZB-H1 (1F1B memory) and ZB-2p (twice that) from Table 5. Memory as there: F takes 2, I gives back 1, W gives back 1. Each row
+also stands with its stages halved and placed as a V, at 1F1B memory (ZB-V), for which no rates are published.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from planner.job import Placement, place_stages
 from planner.problem import Problem, Slot, Stage
 
 _ROWS = (
@@ -30,16 +32,28 @@ _ROWS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZeroBubbleRow:
-    """A measured row at one memory, with the published bubble rate and the busy time of a worker."""
+    """A measured row at one memory and placement.
+
+    Parameters
+    ----------
+    name
+        ``zb-MODEL-mM-`` and ``mem1``, ``mem2`` or ``v``.
+    problem
+        The instance.
+    published_rate
+        Bubble rate from the paper; ``None`` where it has none.
+    work_ns
+        Busy time of a worker.
+    """
 
     name: str
     problem: Problem
-    published_rate: float
+    published_rate: float | None
     work_ns: int
 
 
 def zero_bubble_rows() -> Iterator[ZeroBubbleRow]:
-    """Yield the 24 problems: twelve rows, each at 1F1B memory and at twice that."""
+    """Yield the 36 problems: twelve rows, each at 1F1B memory, at twice that, and as a V."""
     for model, slots, count, forward, input_grad, weight_grad, transfer, h1_rate, two_p_rate in _ROWS:
         stage = Stage(
             forward_ns=forward * 1000,
@@ -49,12 +63,21 @@ def zero_bubble_rows() -> Iterator[ZeroBubbleRow]:
             activation_bytes=2,
             weight_grad_bytes=1,
         )
-        for memory, rate in ((1, h1_rate), (2, two_p_rate)):
+        half = replace(
+            stage, forward_ns=forward * 500, input_grad_ns=input_grad * 500, weight_grad_ns=weight_grad * 500
+        )
+        one_each = tuple((s,) for s in range(slots))
+        # A half takes as much as a whole stage, so that all are whole bytes: capacity then is twice as much.
+        for kind, one, held, capacity, rate in (
+            ("mem1", stage, one_each, 2 * slots, h1_rate),
+            ("mem2", stage, one_each, 4 * slots, two_p_rate),
+            ("v", half, place_stages(Placement.V, slots, 2 * slots), 4 * slots, None),
+        ):
             yield ZeroBubbleRow(
-                name=f"zb-{model}-m{count}-mem{memory}",
+                name=f"zb-{model}-m{count}-{kind}",
                 problem=Problem(
-                    stages=(stage,) * slots,
-                    slots=tuple(Slot(stages=(s,), capacity_bytes=2 * slots * memory) for s in range(slots)),
+                    stages=(one,) * sum(map(len, held)),
+                    slots=tuple(Slot(stages=stages, capacity_bytes=capacity) for stages in held),
                     microbatches=(count,),
                 ),
                 published_rate=rate,

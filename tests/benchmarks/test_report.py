@@ -168,12 +168,17 @@ def test_ours_stands_beside_zero_bubbles_own(tmp_path: Path) -> None:
         "memory_limit_over_1f1b": 2,
         "longest_stage_time": 1130.0,
     }
-    (tmp_path / "zb_reference.json").write_text(json.dumps({"rows": [row, row | {"source": "unit"}]}))
+    as_v = row | {"scheduler": "zbv", "memory_limit_over_1f1b": 1, "longest_stage_time": 1186.0225}
+    (tmp_path / "zb_reference.json").write_text(json.dumps({"rows": [row, row | {"source": "unit"}, as_v]}))
     made = view(zero_bubble_row(name, 1_120_000_000))
     text = zero_bubble(made, tmp_path)
     assert "in 1 of 1 rows: ours is below it in 1 of those, and above it in 0 rows" in text
     # 1 - 24 * 45.945 / 1120 = 0.01546
     assert "| 0.0155 | 0.0433 | 1130.000 | 0.99115 |" in text
+    text = zero_bubble(view(zero_bubble_row("zb-1.5b-m24-v", 1_186_022_500)), tmp_path)
+    assert "1F1B's memory as a V" in text
+    assert "in 1 of 1 rows: ours is below it in 0 of those, and above it in 0 rows" in text
+    assert "| 0.0703 |  | 1186.023 | 1.00000 |" in text
     assert "published rates alone" in zero_bubble(made, None)
     assert zero_bubble(view(make_row()), tmp_path) == ""
 
@@ -188,7 +193,7 @@ def test_a_reference_of_another_form_is_refused(tmp_path: Path, text: str) -> No
 
 @pytest.mark.skipif(not (SHARED / "zb_reference.json").exists(), reason="the data beside the project is not there")
 def test_every_measured_row_has_its_reference() -> None:
-    """All 24, none below the work of its microbatches."""
+    """All 36, none below the work of its microbatches."""
     found = read_reference(SHARED)
     rows = list(zero_bubble_rows())
     assert {row.name for row in rows} <= set(found)
