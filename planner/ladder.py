@@ -178,11 +178,11 @@ def choose(rungs: Sequence[Rung]) -> Rung | None:
     return min(taken, key=_rank, default=None)
 
 
-def migration_advice(job: Job, problem: Problem, slot_cost_ns: SlotCost, *, num_empty: int = 0) -> MigrationAdvice:
+def migration_advice(job: Job, problem: Problem, slot_cost_ns: SlotCost, *, level: bool = False) -> MigrationAdvice:
     """Migrations of a job's problem, with their time where the job says how fast and how much is copied.
 
-    Without any where nobody may move, see :func:`planner.optimizer_state.why_nobody_moves`. ``num_empty`` pipelines are left
-    without any worker, see :func:`planner.migration.advise_migrations`.
+    Without any where nobody may move, see :func:`planner.optimizer_state.why_nobody_moves`. ``level`` is as for
+    :func:`planner.migration.advise_migrations`.
     """
     sizes = [job.state_bytes(slot) for slot in range(job.num_slots)]
     known = all(size is not None for size in sizes)
@@ -193,7 +193,7 @@ def migration_advice(job: Job, problem: Problem, slot_cost_ns: SlotCost, *, num_
         [size or 0 for size in sizes],
         # The GPUs of a worker each copy their own share at the same time.
         bandwidth_bytes_per_s=None if rate is None or not known else float(rate * job.gpus_per_worker),
-        num_empty=num_empty,
+        level=level,
     )
     if why_nobody_moves(job) is None:
         return advice

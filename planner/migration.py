@@ -110,7 +110,7 @@ def advise_migrations(
     state_bytes: Sequence[int],
     *,
     bandwidth_bytes_per_s: float | None = None,
-    num_empty: int = 0,
+    level: bool = False,
 ) -> MigrationAdvice:
     """Find the failure counts with the smallest estimated period and, among those, the fewest bytes and moves.
 
@@ -127,9 +127,9 @@ def advise_migrations(
         For each slot the bytes of parameters and optimizer state that a worker entering it copies, each at least 0.
     bandwidth_bytes_per_s
         Rate of one copy, above 0; ``None`` if not known.
-    num_empty
-        Pipelines that are to be left without any worker, 0 to the dead workers by the slots: every slot then has as many dead at
-        least, or as many as its degraded workers allow.
+    level
+        Whether all slots are to have the same number of dead workers, or one more, as far as their degraded workers allow: the
+        failures then fill the fewest pipelines, and all others are whole. The estimate may be longer than before.
 
     Returns
     -------
@@ -141,7 +141,7 @@ def advise_migrations(
     StageLostError, MemoryTooSmallError
         If the problem cannot be planned at all.
     OptionError
-        If ``state_bytes``, the bandwidth or ``num_empty`` is out of its range.
+        If ``state_bytes`` or the bandwidth is out of its range.
 
     Examples
     --------
@@ -156,15 +156,7 @@ def advise_migrations(
     if bandwidth_bytes_per_s is not None and not 0 < bandwidth_bytes_per_s < float("inf"):
         raise OptionError(f"the bandwidth is {bandwidth_bytes_per_s} bytes/s; expected a finite number above 0")
     counts = failure_key(problem).dead
-    if not 0 <= num_empty <= sum(counts) // problem.num_slots:
-        raise OptionError(
-            f"{num_empty} pipelines are to be left empty; expected 0 to {sum(counts) // problem.num_slots}: "
-            f"{sum(counts)} workers are dead, and a pipeline has {problem.num_slots}"
-        )
-    costs = _slot_costs(problem, sum(counts), slot_cost_ns)
-    for row in costs:
-        empty = min(num_empty, len(row) - 1)
-        row[:empty] = [_UNREACHED] * empty
+    costs = _slot_costs(problem, sum(counts), slot_cost_ns, level=level)
     new_period_ns = _smallest_period_ns(costs, sum(counts))
     new_counts = _cheapest_counts(costs, counts, sum(counts), state_bytes, new_period_ns)
     migrations = _choose_workers(problem, counts, new_counts, state_bytes, bandwidth_bytes_per_s)
@@ -270,7 +262,7 @@ def worthwhile(
     return min(horizons) * (advice.saving_ns / advice.period_ns) > advice.seconds + fixed_cost_s
 
 
-def best_counts(problem: Problem, total: int, slot_cost_ns: SlotCost) -> tuple[int, ...]:
+def best_counts(problem: Problem, total: int, slot_cost_ns: SlotCost, *, level: bool = False) -> tuple[int, ...]:
     """Failure counts with the smallest estimated period for dead workers that may be put anywhere.
 
     What :func:`advise_migrations` leads to where copying costs nothing; the problem's own dead workers are set aside.
@@ -281,7 +273,7 @@ def best_counts(problem: Problem, total: int, slot_cost_ns: SlotCost) -> tuple[i
         The job's problem.
     total
         Number of dead workers, at least 0 and no more than leave each slot a live worker.
-    slot_cost_ns
+    slot_cost_ns, level
         As for :func:`advise_migrations`.
 
     Returns
@@ -298,20 +290,30 @@ def best_counts(problem: Problem, total: int, slot_cost_ns: SlotCost) -> tuple[i
     --------
     Two slots of two pipelines, costs 10 and 1 for a failed worker, 0 without: one failure is best put at (0, 1).
     """
-    costs = _slot_costs(problem, total, slot_cost_ns)
-    if total > sum(len(row) - 1 for row in costs):
+    if total > sum(_most_dead(problem)):
         raise StageLostError(f"{total} dead workers leave some slot without a live one, wherever they are")
+    costs = _slot_costs(problem, total, slot_cost_ns, level=level)
     nothing = (0,) * problem.num_slots
     return _cheapest_counts(costs, nothing, total, nothing, _smallest_period_ns(costs, total))
 
 
-def _slot_costs(problem: Problem, total: int, slot_cost_ns: SlotCost) -> list[list[int]]:
-    """Cost of each slot for each count it may get: healthy workers may leave it, but one live worker must stay."""
-    degraded = failure_key(problem).degraded
+def _most_dead(problem: Problem) -> list[int]:
+    """Dead workers that each slot may get: healthy workers may leave it, but one live worker must stay."""
+    return [problem.num_pipelines - max(1, len(speeds)) for speeds in failure_key(problem).degraded]
+
+
+def _slot_costs(problem: Problem, total: int, slot_cost_ns: SlotCost, *, level: bool) -> list[list[int]]:
+    """Cost of each slot for each count it may get, at most ``total``; of level counts alone, all fewer unreached."""
+    room = _most_dead(problem)
+    least, most = 0, total
+    if level:
+        most = next(m for m in range(total + 1) if sum(min(m, limit) for limit in room) >= total)
+        least = max(0, most - 1)
     costs = []
-    for slot in range(problem.num_slots):
-        most = min(total, problem.num_pipelines - max(1, len(degraded[slot])))
-        costs.append([slot_cost_ns(slot, count) for count in range(most + 1)])
+    for slot, limit in enumerate(room):
+        first = min(least, limit)
+        row = [slot_cost_ns(slot, count) for count in range(first, min(most, limit) + 1)]
+        costs.append([_UNREACHED] * first + row)
     return costs
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from planner.failures import FailureSet
 from planner.formats.job_file import load_job
 from planner.job import Job, Recovery
-from planner.ladder import RungName, expected_costs
+from planner.ladder import RungName, expected_costs, migration_advice
 from planner.migration import best_counts
 from planner.operation import Worker
 from simulation.choice import event_horizon_s, weigh
@@ -31,7 +31,6 @@ from simulation.generation import FailureModel, GenerationOptions, evenly_spaced
 from simulation.oobleck import OobleckModel, linear_throughput, play_oobleck
 from simulation.outcome import Outcome
 from simulation.periods import Periods
-from simulation.placement import levelled
 from simulation.policies.registry import policies_named
 from simulation.run import Simulation, costs_of
 from simulation.seats import seat_instances
@@ -120,7 +119,8 @@ def _scale_row(job: Job, periods: Periods, share: float) -> Row:
     counts = [0] * job.num_slots
     for worker in lost:
         counts[worker % job.num_slots] += 1
-    moved = min((best_counts(job.problem(), dead, periods.estimate), levelled(tuple(counts))), key=periods.of_counts)
+    ways = (best_counts(job.problem(), dead, periods.estimate, level=level) for level in (False, True))
+    moved = min(ways, key=periods.of_counts)
     gpus = frozenset(int(gpu) for worker in lost for gpu in job.layout.worker_gpus[worker])
     best = periods.fault_free_ns
     return {
@@ -149,14 +149,18 @@ def ladder(options: Options) -> Iterator[Row]:
             copy_bytes_per_s=round(costs.copy_bytes_per_s),
         )
         lost = tuple(Worker(k, LADDER_SLOT) for k in range(dead))
-        counts = tuple(dead if s == LADDER_SLOT else 0 for s in range(job.num_slots))
+        failing = replace(job, recovery=recovery)
+        problem = failing.problem(frozenset(lost))
+        ways = (migration_advice(failing, problem, periods.estimate, level=level) for level in (False, True))
+        advice = min(ways, key=lambda way: periods.of_counts(way.new_counts))
         rungs = expected_costs(
-            replace(job, recovery=recovery),
+            failing,
             FailureSet(workers=lost, dead=frozenset(lost)),
             fault_free_ns=periods.fault_free_ns,
-            reroute_ns=periods.of_counts(counts),
-            migrated_ns=periods.of_counts(levelled(counts)),
+            reroute_ns=periods.of_counts(advice.counts),
+            migrated_ns=periods.of_counts(advice.new_counts),
             slot_cost_ns=periods.estimate,
+            advice=advice,
         )
         horizon_s = event_horizon_s(between_s, repair_s, dead)
         weighed = weigh(rungs, periods.fault_free_ns, horizon_s)

@@ -1,4 +1,4 @@
-"""Where failures may be moved to, and how long that takes."""
+"""How long it takes to move failures between slots."""
 
 from __future__ import annotations
 
@@ -7,28 +7,6 @@ from typing import TypeAlias
 
 Counts: TypeAlias = tuple[int, ...]
 """Dead workers of each slot."""
-
-
-def levelled(counts: Counts) -> Counts:
-    """The same number of dead workers spread so evenly that they fill the fewest pipelines, with the fewest moves.
-
-    So as many pipelines as possible are whole, once workers are relabelled. Migrations by lower bounds may leave one slot
-    with more than that, where its bound says that it bears them; what is found for large problems within a deadline may not.
-
-    Examples
-    --------
-    >>> levelled((4, 0, 0, 1))
-    (2, 0, 1, 2)
-    """
-    most = -(-sum(counts) // len(counts))
-    level = [min(count, most) for count in counts]
-    spare = sum(counts) - sum(level)
-    # Late slots first: nothing waits for what their workers start with.
-    for slot in reversed(range(len(level))):
-        more = min(spare, most - level[slot])
-        level[slot] += more
-        spare -= more
-    return tuple(level)
 
 
 def copying_s(

@@ -1,8 +1,8 @@
 """Ways to go on with the workers that are left: in place, or after migrations; and the best of several, by their plans.
 
 Migrations are found by lower bounds, which say where a failure hurts least but not what a search will find. With few failures
-the two agree. With more dead workers than a pipeline has, bounds pile them up in slots that seem to bear them, where leaving
-whole pipelines empty does no harm at all to the others. So both ways are planned, and staying in place where that may be better.
+the two agree. With many, bounds pile them up in slots that seem to bear them, where level counts leave most pipelines whole
+and do no harm to those. So both ways are planned, and staying in place where that may be better.
 """
 
 from __future__ import annotations
@@ -80,13 +80,14 @@ def solve_best(problem: Problem, ways: Sequence[tuple[Migration, ...]], options:
 def ways_to_move(job: Job, problem: Problem) -> tuple[tuple[Migration, ...], ...]:
     """Migrations that may shorten the period, the most promising first; last comes staying in place.
 
-    With at least as many dead workers as slots there is a second way: so many whole pipelines left empty as that makes.
+    The smallest lower bound comes first, then level counts, which leave as many pipelines whole as can be.
     """
     estimate = bound_estimate(problem)
-    ways = [migration_advice(job, problem, estimate).migrations]
-    if num_empty := len(problem.dead) // problem.num_slots:
-        ways.append(migration_advice(job, problem, estimate, num_empty=num_empty).migrations)
-    return tuple(dict.fromkeys((*ways, ())))
+    return tuple(
+        dict.fromkeys(
+            (*(migration_advice(job, problem, estimate, level=level).migrations for level in (False, True)), ())
+        )
+    )
 
 
 def moves_that_pay(job: Job, problem: Problem) -> tuple[Migration, ...]:

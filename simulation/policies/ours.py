@@ -12,7 +12,7 @@ from simulation.choice import expected_lost_s
 from simulation.cluster import Change, Cluster
 from simulation.constants import LOOKUP_S, MIGRATION_S
 from simulation.outcome import Cause
-from simulation.placement import Counts, copying_s, levelled
+from simulation.placement import Counts, copying_s
 from simulation.policies.policy import WAIT, Answer, Lost, Mode
 from simulation.policies.rates import Rates
 
@@ -126,12 +126,11 @@ class RePlan:
         self.mode = self._mode(self._counts())
 
     def _spread(self, dead: int) -> Counts:
-        """The better of the counts that bounds say are best, and an even spread."""
+        """The better of the counts that bounds say are best, and of level ones."""
         periods = self.rates.periods
         job = periods.job
-        level = levelled((dead, *(0,) * (job.num_slots - 1)))
-        best = best_counts(job.problem(), dead, periods.estimate)
-        return min((best, level), key=periods.of_counts)
+        ways = (best_counts(job.problem(), dead, periods.estimate, level=level) for level in (False, True))
+        return min(ways, key=periods.of_counts)
 
     def _migrate(self) -> float:
         """Move workers where that is expected to pay before the next change; the seconds that copying takes."""
@@ -147,7 +146,7 @@ class RePlan:
         return expected_lost_s(self.rates.costs.regroup_s + seconds, slowdown, self.rates.between_changes_s)
 
     def _ways(self, counts: Counts) -> tuple[tuple[Counts, float], ...]:
-        """Counts that migrations may lead to and how long copying takes: what bounds advise, and an even spread."""
+        """Counts that migrations may lead to and how long copying takes: as the planner plans, by bounds and level."""
         if counts not in self._known_ways:
             periods = self.rates.periods
             job = periods.job
@@ -156,10 +155,12 @@ class RePlan:
             sizes = [job.state_bytes(slot) for slot in range(job.num_slots)]
             # Where sizes are not known each copy takes the same time.
             known = [size if size is not None else round(MIGRATION_S * rate) for size in sizes]
-            advised = advise_migrations(problem, periods.estimate, known).new_counts
+            advised = (
+                advise_migrations(problem, periods.estimate, known, level=level).new_counts for level in (False, True)
+            )
             self._known_ways[counts] = tuple(
                 (way, copying_s(counts, way, job.num_pipelines, known, rate))
-                for way in dict.fromkeys((advised, levelled(counts)))
+                for way in dict.fromkeys(advised)
                 if way != counts
             )
         return self._known_ways[counts]
