@@ -122,7 +122,7 @@ def contenders_named(names: str) -> tuple[str, ...]:
     """
     known, several = contenders(), groups()
     found: list[str] = []
-    for name in names.split(","):
+    for name in map(str.strip, names.split(",")):
         if name not in known and name not in several:
             raise OptionError(
                 f"there is no solver {name!r} to compare; expected some of {', '.join((*several, *known))}",

@@ -24,6 +24,9 @@ from planner.formats.documents import read_text
 MAX_BYTES = 256 * 2**20
 """Largest file that is read."""
 
+_BEGINNING = f'{{"format":"{FORMAT}"'.encode()
+"""What every file begins with."""
+
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
@@ -68,6 +71,8 @@ def read_results(path: Path) -> Results:
         If the file cannot be read, is no file of results, or a line other than a half-written last one does not fit.
     BenchmarkVersionError
         If it, or one of its rows, is of another version.
+    BenchmarkMismatchError
+        If an instance is one problem in one row and another in another.
     DocumentLimitError
         If it is larger than :data:`MAX_BYTES`.
     """
@@ -77,6 +82,7 @@ def read_results(path: Path) -> Results:
         raise BenchmarkFileError(f"{path.name} has no whole line; expected a header and rows")
     header = _parsed(Header, lines[0], f"{path.name}, line 1")
     seen: dict[Key, int] = {}
+    hashes: dict[tuple[str, str], str] = {}
     rows = []
     for number, line in enumerate(lines[1:], start=2):
         row = _parsed(Row, line, f"{path.name}, line {number}")
@@ -87,6 +93,10 @@ def read_results(path: Path) -> Results:
         if row.suite not in header.suites:
             raise BenchmarkFileError(
                 f"{path.name}, line {number}: suite {row.suite!r}; expected one of the header's, {', '.join(header.suites)}"
+            )
+        if hashes.setdefault((row.suite, row.instance), row.instance_sha256) != row.instance_sha256:
+            raise BenchmarkMismatchError(
+                f"{path.name}, line {number}: instance {row.instance} is another problem than in a line above"
             )
         seen[row.key] = number
         rows.append(row)
@@ -160,8 +170,11 @@ class ResultsWriter:
                 f"{path} is being added to by another run", hint="wait for it, or write to another file"
             ) from error
         header = Header(suites=tuple(suites))
-        if b"\n" not in os.pread(self._file, 2**16, 0):
-            # New, or killed before its header was whole.
+        begun = os.pread(self._file, 2**16, 0)
+        if b"\n" not in begun:
+            # New, or killed before its header was whole; anything else is somebody's file.
+            if not (begun.startswith(_BEGINNING) or _BEGINNING.startswith(begun)):
+                raise BenchmarkFileError(f"{path} is no file of results", hint="write to another file")
             os.ftruncate(self._file, 0)
             self._write(header.model_dump_json())
             return

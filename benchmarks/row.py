@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 SCHEMA_VERSION: Final = 1
 """Version of rows and of the files they stand in."""
@@ -23,6 +23,9 @@ UNTRIED = frozenset(("not_applicable", "not_installed"))
 
 _UNCUT_SHARE = 0.5
 """A search that took no more of its deadline was not cut short by it, nor by a share of it."""
+
+_GAP_ROUNDING = 1e-9
+"""How far a gap in a file may be from that of its period and bound."""
 
 Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0, le=2**62)]
@@ -85,6 +88,15 @@ class Row(BaseModel):
     machine: dict[str, str | int | float | None]
     forced: tuple[str, ...] = ()
 
+    @model_validator(mode="after")
+    def _require_its_own_gap(self) -> Self:
+        expected = gap_of(self.period_ns, self.bound_ns)
+        if self.gap != expected and (None in (self.gap, expected) or abs(self.gap - expected) > _GAP_ROUNDING):  # type: ignore[operator]
+            raise ValueError(
+                f"gap {self.gap} is not that of period {self.period_ns} ns to bound {self.bound_ns} ns; expected {expected}"
+            )
+        return self
+
     @property
     def key(self) -> Key:
         """What it is the result of."""
@@ -95,6 +107,11 @@ class Row(BaseModel):
         """Whether the same sources have to find the same plan again with the same seed."""
         ended = self.repeats == "unless cut" and self.solve_s < _UNCUT_SHARE * self.deadline_s
         return self.schedule_sha256 is not None and (self.repeats == "always" or ended)
+
+    @property
+    def keeps_memory(self) -> bool:
+        """Whether its plan was made for the problem's limits to memory; one without may be below every bound."""
+        return "memory" not in self.leaves_out
 
     @property
     def is_failure(self) -> bool:
@@ -128,5 +145,9 @@ class Measurement:
     gap: float | None = field(init=False)
 
     def __post_init__(self) -> None:
-        known = self.period_ns is not None and self.bound_ns > 0
-        object.__setattr__(self, "gap", self.period_ns / self.bound_ns - 1 if known else None)  # type: ignore[operator]
+        object.__setattr__(self, "gap", gap_of(self.period_ns, self.bound_ns))
+
+
+def gap_of(period_ns: int | None, bound_ns: int) -> float | None:
+    """Gap of a period to a bound; ``None`` where one of them is not known."""
+    return period_ns / bound_ns - 1 if period_ns is not None and bound_ns > 0 else None

@@ -147,7 +147,9 @@ def run(options: RunOptions, path: Path, report: Callable[[Progress], None] = la
 def _tasks(suite: Suite, instances: Sequence[Instance], options: RunOptions) -> Iterator[Task]:
     """All rows of a suite, instance by instance."""
     target = suite.target_gap if options.target_gap is None else options.target_gap
-    solvers = [(name, target) for name in contenders_named(options.solvers or suite.solvers)]
+    solvers = [
+        (name, target) for name in contenders_named(suite.solvers if options.solvers is None else options.solvers)
+    ]
     if suite.timed and options.solvers is None and options.target_gap is None:
         solvers += product(contenders_named(suite.timed), TIME_TO_GAP)
     for instance, (solver, gap), seed in product(instances, solvers, options.seeds):

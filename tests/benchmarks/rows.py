@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.provenance import here
-from benchmarks.row import Row
+from benchmarks.row import Row, gap_of
 
 SOURCE = here().to_dict()
 
@@ -25,11 +25,11 @@ def make_row(**changes: Any) -> Row:
         "found_by": "list_scheduling",
         "period_ns": 1000,
         "bound_ns": 1000,
-        "gap": 0.0,
         "schedule_sha256": "a" * 64,
         "solve_s": 0.5,
         "check_s": 0.1,
         "at": "2026-01-02T03:04:05+00:00",
         **SOURCE,
     }
-    return Row(**(columns | changes))
+    columns |= changes
+    return Row(**({"gap": gap_of(columns["period_ns"], columns["bound_ns"])} | columns))

@@ -101,12 +101,14 @@ def test_an_answer_that_is_wrong_is_not_believed(change: object, told: str) -> N
 
 def test_groups_and_names() -> None:
     """Names are taken once, in the order given; every solver of the registry is there; rules differ in one parameter."""
-    assert contenders_named("portfolio,milp,portfolio") == ("portfolio", "milp_cbc", "milp_highs", "milp_scip")
+    assert contenders_named("portfolio, milp,portfolio") == ("portfolio", "milp_cbc", "milp_highs", "milp_scip")
     assert groups()["solvers"] == tuple(registry.SOLVERS)
     assert set(groups()["all"]) == set(KNOWN)
     assert len(groups()["rules"]) == 13
     with pytest.raises(OptionError, match="no solver 'gurobi'"):
         contenders_named("portfolio,gurobi")
+    with pytest.raises(OptionError, match="no solver ''"):
+        contenders_named("")
 
 
 def test_names_of_contenders_are_their_own() -> None:

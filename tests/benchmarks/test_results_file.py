@@ -61,6 +61,16 @@ def test_a_file_without_a_whole_header_begins_anew(tmp_path: Path, left: bytes) 
     assert read_results(path).rows == ()
 
 
+@pytest.mark.parametrize("text", ['{"important": 1}', "a note", '{"format":"replan-plan"'])
+def test_a_file_of_something_else_is_left_as_it_is(tmp_path: Path, text: str) -> None:
+    """Also one without a line break, which a run killed at its start could have left."""
+    path = tmp_path / "plan.json"
+    path.write_text(text)
+    with pytest.raises(BenchmarkFileError, match="no file of results"):
+        ResultsWriter(path, ["small"])
+    assert path.read_text() == text
+
+
 def edit(path: Path, number: int, **changes: Any) -> None:
     """Change a line's object; ``None`` as a value takes the key out."""
     lines = path.read_text().splitlines()
@@ -96,12 +106,22 @@ def test_another_version_is_refused(path: Path, number: int, version: object) ->
         (1, {"more": 1}, "more"),
         (1, {"suite": "grid"}, "expected one of the header's, small"),
         (2, {"solver": "portfolio"}, "the same row as in line 2"),
+        (1, {"period_ns": 1}, "gap 0.0 is not that of period 1 ns to bound 1000 ns"),
+        (1, {"gap": None}, "gap None is not that of period 1000 ns"),
+        (2, {"gap": 0.5}, "gap 0.5 is not that of period None"),
     ],
 )
 def test_a_line_that_does_not_fit_is_named(path: Path, number: int, changes: dict[str, Any], told: str) -> None:
     """With what is wrong with it."""
     edit(path, number, **changes)
     with pytest.raises(BenchmarkFileError, match=rf"line {number + 1}.*{told}"):
+        read_results(path)
+
+
+def test_an_instance_is_one_problem(path: Path) -> None:
+    """Rows of two problems under one name have no common bound."""
+    edit(path, 2, instance_sha256="1" * 64)
+    with pytest.raises(BenchmarkMismatchError, match=r"line 3: .* another problem than in a line above"):
         read_results(path)
 
 

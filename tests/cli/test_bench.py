@@ -161,6 +161,7 @@ def test_files_that_cannot_be_gone_on_with(
         (["run", "grids"], ExitCode.USAGE, "no suite 'grids'"),
         (["run", "worked"], ExitCode.INPUT, "of the suites small; expected worked"),
         (["run", "small", "--solvers", "gurobi"], ExitCode.USAGE, "no solver 'gurobi'"),
+        (["run", "small", "--solvers", ""], ExitCode.USAGE, "no solver ''"),
         (["run", "small", "--instances", "x*"], ExitCode.USAGE, "called 'x*'"),
         (["run", "small", "--seeds", "0,x"], ExitCode.USAGE, "not a list of seeds"),
         (["run", "small", "--seeds", str(2**31)], ExitCode.USAGE, "not a list of seeds"),
@@ -204,7 +205,8 @@ def test_comparing_tells_what_got_worse(results: Path, tmp_path: Path, capsys: p
     assert (same["pairs"], same["same"], same["same_plans"], same["worse"]) == (ROWS, ROWS, ROWS, 0)
     row = read_results(results).rows[0]
     assert row.period_ns is not None
-    edit(after, 1, period_ns=row.period_ns + row.period_ns // 100)
+    longer = row.period_ns + row.period_ns // 100
+    edit(after, 1, period_ns=longer, gap=longer / row.bound_ns - 1)
     assert run(["bench", "compare", str(results), str(after)]) == ExitCode.WORSE
     assert "worse:\nsuite  instance" in capsys.readouterr().out
     assert run(["bench", "compare", str(results), str(after), "--tolerance", "1%", "--json"]) == 0
