@@ -50,6 +50,12 @@ def measured(view: View) -> str:
         else f"**{len(failures)} rows failed:** "
         + "; ".join(f"{row.suite}/{row.instance}, {row.solver}: {row.status}, {row.detail}" for row in failures[:20])
     )
+    contradicted = [row for row in view.rows if view.is_contradicted(row)]
+    if contradicted:
+        lines.append(
+            f"**{len(contradicted)} rows are below a bound that a row of the same instance claims, so one of the two is wrong:** "
+            + "; ".join(f"{row.suite}/{row.instance}, {row.solver}" for row in contradicted[:20])
+        )
     load = max(row.load for row in view.rows)
     lines.append(f"Highest load of the machine: {load:g}.")
     return "\n\n".join(lines)
@@ -71,7 +77,7 @@ def summaries(view: View, *, of_rules: bool = False) -> str:
                     f"{deadline:g}",
                     str(len(mine)),
                     str(len(gaps)),
-                    str(sum(gap == 0 for gap in gaps)),
+                    str(sum(view.is_proved(row) for row in tried)),
                     _percent(fmean(gaps) if gaps else None),
                     _percent(max(gaps, default=None)),
                     f"{median_of(times):.2f}" if tried else "-",
@@ -85,7 +91,7 @@ def summaries(view: View, *, of_rules: bool = False) -> str:
 
 def _left_out(rows: Sequence[Row]) -> str:
     """How many rows have no plan, by why."""
-    without = [row.status.replace("_", " ") for row in rows if row.period_ns is None]
+    without = [row.status.replace("_", " ") for row in rows if row.period_ns is None or row.is_failure]
     return ", ".join(f"{without.count(status)} {status}" for status in dict.fromkeys(without))
 
 
@@ -93,6 +99,8 @@ def gap_table(view: View, suite: str) -> str:
     """Gap of every solver on every instance of a suite; of the single rules the best."""
     rows = view.longest(suite)
     solvers = [name for name in names(rows, "solver") if not name.startswith("rule:")]
+    given = {row.solver: row.deadline_s for row in rows}
+    differ = len(set(given.values())) > 1
     with_rules = any(row.solver.startswith("rule:") for row in rows)
     lines = []
     for (_, instance), mine in by_instance(rows).items():
@@ -101,7 +109,8 @@ def gap_table(view: View, suite: str) -> str:
             best = min(view.gaps(row for row in mine if row.solver.startswith("rule:")), default=None)
             cells.append(_percent(best))
         lines.append([instance, str(mine[0].operations), *cells])
-    head = ["instance", "operations", *solvers, *(["best single rule"] if with_rules else [])]
+    heads = [f"{name}, {given[name]:g} s" if differ else name for name in solvers]
+    head = ["instance", "operations", *heads, *(["best single rule"] if with_rules else [])]
     return table(head, lines)
 
 
@@ -113,10 +122,10 @@ def _gap_cell(view: View, rows: Sequence[Row]) -> str:
 
 
 def techniques(view: View) -> str:
-    """What each technique is worth: periods over ours, on instances where all have one."""
+    """What each technique is worth: periods over ours with the longest deadline that all had, where all have one."""
     lines = []
     for suite in view.suites:
-        grouped = list(by_instance(view.longest(suite)).values())
+        grouped = list(by_instance(view.longest_common(suite, [name for name, _ in TECHNIQUES])).values())
         periods = [[mean_period(mine, name) for name, _ in TECHNIQUES] for mine in grouped]
         whole = [[p for p in found if p is not None] for found in periods if None not in found]
         for number, (name, what) in enumerate(TECHNIQUES if whole else ()):
@@ -128,11 +137,14 @@ def techniques(view: View) -> str:
 
 
 def integer_program(view: View) -> str:
-    """Ours against the integer program, on the same instances with the same deadline."""
+    """Ours against the integer program, on the same instances with the same deadline.
+
+    Times are compared where both ended by themselves: what crashed or was killed has none.
+    """
     lines, ratios, worse = [], [], 0
     backends = [name for name in names(view.full, "solver") if name.startswith("milp_")]
     for ours in view.full:
-        if ours.solver != OURS or ours.period_ns is None or ours.is_failure:
+        if ours.solver != OURS or ours.status in UNTRIED:
             continue
         same = (ours.suite, ours.instance, ours.seed, ours.deadline_s)
         mine = [row for row in view.full if (row.suite, row.instance, row.seed, row.deadline_s) == same]
@@ -145,12 +157,14 @@ def integer_program(view: View) -> str:
             if row is None:
                 cells.append("n/a")
                 continue
-            ratio = max(row.solve_s, 1e-4) / max(ours.solve_s, 1e-4)
-            ratios.append(ratio)
-            found = "no plan" if row.period_ns is None else f"{row.period_ns / 1000:.3f}"
-            cells.append(f"{found} in {row.solve_s:.2f} s, x{ratio:.0f}")
-            worse += row.period_ns is not None and row.period_ns < ours.period_ns
-        lines.append([ours.suite, ours.instance, f"{ours.period_ns / 1000:.3f} in {ours.solve_s:.2f} s", *cells])
+            cell = _found(row)
+            if not row.is_failure and not ours.is_failure:
+                ratio = max(row.solve_s, 1e-4) / max(ours.solve_s, 1e-4)
+                ratios.append(ratio)
+                cell = f"{cell}, x{_times(ratio)}"
+            cells.append(cell)
+            worse += _period(row) < _period(ours)
+        lines.append([ours.suite, ours.instance, _found(ours), *cells])
     if not lines:
         return ""
     verdict = (
@@ -159,10 +173,29 @@ def integer_program(view: View) -> str:
         else f"**The integer program is better in {worse} cases.**"
     )
     told = (
-        f"{verdict} It takes {mean_ratio(ratios):.0f} times as long in the geometric mean of {len(ratios)} cases, "
-        f"{min(ratios):.1f} to {max(ratios):.0f} times. Periods in us."
+        f"It takes {_times(mean_ratio(ratios))} times as long in the geometric mean of {len(ratios)} cases, "
+        f"{_times(min(ratios))} to {_times(max(ratios))} times. "
+        if ratios
+        else ""
     )
-    return f"{told}\n\n{table(['suite', 'instance', 'ours', *backends], lines)}"
+    return f"{verdict} {told}Periods in us.\n\n{table(['suite', 'instance', 'ours', *backends], lines)}"
+
+
+def _found(row: Row) -> str:
+    """A row's period and how long it took, or what became of it."""
+    if row.is_failure:
+        return row.status
+    return f"{'no plan' if row.period_ns is None else _us(row.period_ns)} in {row.solve_s:.2f} s"
+
+
+def _period(row: Row) -> float:
+    """A row's period; without a plan that stood its checks longer than any."""
+    return math.inf if row.period_ns is None or row.is_failure else row.period_ns
+
+
+def _times(ratio: float) -> str:
+    """A ratio of times: a digit behind the point where it is small, two below 1."""
+    return f"{ratio:.2f}" if ratio < 1 else f"{ratio:.1f}" if ratio < 10 else f"{ratio:.0f}"
 
 
 def time_to_gap(view: View) -> str:
@@ -278,7 +311,11 @@ def better_than_known(view: View) -> str:
         (best.published_ns, min(periods))
         for (suite, instance), mine in by_instance(view.full).items()
         if suite in stored and (best := stored[suite].instances.get(instance)) is not None and best.published_ns
-        if (periods := [row.period_ns for row in mine if row.solver == OURS and row.period_ns is not None])
+        if (
+            periods := [
+                row.period_ns for row in mine if row.solver == OURS and row.period_ns is not None and not row.is_failure
+            ]
+        )
     ]
     told = []
     if published:

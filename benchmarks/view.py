@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean, median
 
-from benchmarks.row import UNTRIED, Row
+from benchmarks.row import UNTRIED, Row, gap_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,10 +62,25 @@ class View:
         most = {solver: max(row.deadline_s for row in rows if row.solver == solver) for solver in names(rows, "solver")}
         return tuple(row for row in rows if row.deadline_s == most[row.solver])
 
+    def longest_common(self, suite: str, solvers: Iterable[str]) -> tuple[Row, ...]:
+        """Of a suite's full rows those with the longest deadline that all of these solvers were given; none without one."""
+        rows = self.of(suite)
+        given = [{row.deadline_s for row in rows if row.solver == solver} for solver in solvers]
+        most = max(set.intersection(*given), default=None)
+        return tuple(row for row in rows if row.deadline_s == most)
+
     def gap(self, row: Row) -> float | None:
         """Gap of a row to the best bound of its instance; ``None`` where it has no plan that stood its checks."""
-        bound = self.bounds_ns.get((row.suite, row.instance), 0)
-        return None if row.period_ns is None or row.is_failure or not bound else row.period_ns / bound - 1
+        return None if row.is_failure else gap_of(row.period_ns, self.bounds_ns.get((row.suite, row.instance), 0))
+
+    def is_proved(self, row: Row) -> bool:
+        """Whether a row's plan is as good as the best bound of its instance, and keeps to its limits to memory."""
+        return self.gap(row) == 0 and row.keeps_memory
+
+    def is_contradicted(self, row: Row) -> bool:
+        """Whether a row's plan is better than a bound that some row claims: then the plan or the bound is wrong."""
+        gap = self.gap(row)
+        return gap is not None and gap < 0 and row.keeps_memory
 
     def gaps(self, rows: Iterable[Row]) -> list[float]:
         """Gaps of those rows that have one."""

@@ -75,13 +75,67 @@ def test_the_integer_program_is_judged_on_the_same_instances() -> None:
     ours, theirs = make_row(), make_row(solver="milp_cbc", period_ns=1000, solve_s=4.0)
     text = integer_program(view(ours, theirs))
     assert "the same or better everywhere" in text
-    assert "8 times as long in the geometric mean of 1 cases" in text
+    assert "8.0 times as long in the geometric mean of 1 cases" in text
     text = integer_program(view(ours, make_row(solver="milp_cbc", period_ns=999, solve_s=4.0)))
     assert "**The integer program is better in 1 cases.**" in text
     assert integer_program(view(ours)) == ""
     # With another deadline or seed it is another comparison.
     others = [make_row(solver="milp_cbc", period_ns=999, deadline_s=60.0), make_row(solver="milp_cbc", seed=1)]
     assert integer_program(view(ours, *others)) == ""
+
+
+def test_the_integer_program_is_judged_by_what_stood_its_checks() -> None:
+    """A plan that failed is not better and its time none; one where ours has none is; half the time is not 0 times."""
+    failed = make_row(solver="milp_cbc", period_ns=900, status="invalid", solve_s=0.001)
+    text = integer_program(view(make_row(), failed))
+    assert "the same or better everywhere" in text
+    assert "times as long" not in text
+    assert text.splitlines()[-1] == "| small | D2-P2-M2-f0-free | 1.000 in 0.50 s | invalid |"
+    text = integer_program(view(make_row(period_ns=None, status="crashed"), make_row(solver="milp_cbc", solve_s=4.0)))
+    assert "**The integer program is better in 1 cases.**" in text
+    assert "It takes 0.50 times as long" in integer_program(view(make_row(), make_row(solver="milp_cbc", solve_s=0.25)))
+
+
+def test_optimal_is_what_keeps_to_memory() -> None:
+    """A plan at the bound that leaves memory out is none of the problem's; one that leaves out staggering is."""
+    free = make_row(solver="round_robin", status="feasible", leaves_out="staggering, memory")
+    strict = make_row(solver="reroute_split", status="feasible", leaves_out="staggering")
+    text = summaries(view(free, strict))
+    assert "| small | round_robin | 5 | 1 | 1 | 0 | 0.000 % |" in text
+    assert "| small | reroute_split | 5 | 1 | 1 | 1 | 0.000 % |" in text
+
+
+def test_a_plan_below_a_bound_is_told_loudly() -> None:
+    """900 is below what another row proved; so one of them is wrong, unless memory was left out or the plan failed anyway."""
+    low = make_row(solver="annealing", period_ns=900, bound_ns=800, status="feasible")
+    assert "**1 rows are below a bound" in measured(view(make_row(), low))
+    assert "small/D2-P2-M2-f0-free, annealing" in measured(view(make_row(), low))
+    for fine in (
+        make_row(solver="naive", period_ns=900, leaves_out="memory"),
+        make_row(solver="naive", status="invalid"),
+    ):
+        assert "below a bound" not in measured(view(make_row(), fine))
+
+
+def test_rows_that_failed_are_told_where_plans_are_counted() -> None:
+    """Of two rows one has a plan; the other, which has a period too, is invalid."""
+    rows = (make_row(), make_row(seed=1, status="invalid"))
+    assert summaries(view(*rows)).splitlines()[-1].endswith("| 1 invalid |")
+
+
+def test_techniques_have_the_same_deadline() -> None:
+    """Ours was given 60 s too, in which it found 800; the others were not, so it is compared with what it found in 5."""
+    periods = {"naive": 2000, "round_robin": 1500, "reroute": 1400, "reroute_split": 1200, "portfolio": 1000}
+    rows = [make_row(solver=name, period_ns=period) for name, period in periods.items()]
+    text = techniques(view(*rows, make_row(deadline_s=60.0, period_ns=800, bound_ns=800)))
+    assert "| 2.000 |" in text
+    assert techniques(view(*rows[:-1], make_row(deadline_s=60.0))) == ""
+
+
+def test_gaps_of_several_deadlines_name_them() -> None:
+    """A column after 60 s beside one after 5 s."""
+    made = view(make_row(deadline_s=60.0), make_row(solver="naive"))
+    assert gap_table(made, "small").startswith("| instance | operations | portfolio, 60 s | naive, 5 s |")
 
 
 def test_techniques_are_compared_where_all_have_a_plan() -> None:
@@ -156,6 +210,14 @@ def zero_bubble_row(name: str, period_ns: int) -> Row:
     """A row of ours on one of the measured rows."""
     bound_ns = next(row.work_ns for row in zero_bubble_rows() if row.name == name)
     return make_row(suite="zero-bubble", instance=name, period_ns=period_ns, bound_ns=bound_ns, status="feasible")
+
+
+def test_published_periods_are_met_by_plans_that_stood_their_checks() -> None:
+    """One row of Zero Bubble's, met by a plan that is valid, and by one that is not."""
+    rows = [row for row in SUITES["zero-bubble"].make() if row.published_ns is not None][:1]
+    sound = {"suite": "zero-bubble", "instance": rows[0].name, "instance_sha256": rows[0].sha256(), "period_ns": 1}
+    assert "at most that in 1, and less in 1" in better_than_known(view(make_row(**sound, bound_ns=1)))
+    assert "at most that" not in better_than_known(view(make_row(**sound, bound_ns=1, status="invalid")))
 
 
 def test_ours_stands_beside_zero_bubbles_own(tmp_path: Path) -> None:
