@@ -8,6 +8,7 @@ from planner.bounds.late_gradients import late_gradients_bound
 from planner.bounds.makespan import makespan_bound
 from planner.bounds.memory_area import memory_area_bound
 from planner.bounds.ranks import ranks_bound
+from planner.bounds.supply import supply_bound
 from planner.bounds.tail import tail_bound
 from planner.bounds.view import ProblemView, view_problem
 from planner.bounds.warm_up import warm_up_bound
@@ -50,8 +51,8 @@ def _slot_bounds(view: ProblemView) -> tuple[Bound, ...]:
 def lower_bounds(problem: Problem) -> tuple[Bound, ...]:
     """Bound the period of every schedule of a problem from below, by family and slot.
 
-    Those of :func:`slot_bounds`, and the one by rank, which counts all slots together and takes time in proportion to
-    microbatches, stages and the largest load: 20 ms for 128 pipelines of 16 slots and 48 microbatches.
+    Those of :func:`slot_bounds`, and those by rank and by supply, which count all slots together and take time in proportion to
+    microbatches, stages and the largest load: 40 ms for 128 pipelines of 16 slots and 48 microbatches.
 
     Parameters
     ----------
@@ -61,7 +62,7 @@ def lower_bounds(problem: Problem) -> tuple[Bound, ...]:
     Returns
     -------
     tuple of Bound
-        Family by family, in slot order; the one by rank comes last.
+        Family by family, in slot order; those by rank and by supply come last, the latter only where it is the largest.
 
     Raises
     ------
@@ -82,9 +83,12 @@ def lower_bounds(problem: Problem) -> tuple[Bound, ...]:
     """
     problem.require_plannable()
     view = view_problem(problem)
-    bounds = _slot_bounds(view)
-    ranks = ranks_bound(view, max(bound.value_ns for bound in bounds))
-    return bounds if ranks is None else (*bounds, ranks)
+    bounds = list(_slot_bounds(view))
+    for family in (ranks_bound, supply_bound):
+        bound = family(view, max(bound.value_ns for bound in bounds))
+        if bound is not None:
+            bounds.append(bound)
+    return tuple(bounds)
 
 
 def best_bound(problem: Problem) -> Bound:

@@ -113,22 +113,28 @@ class StageWorker:
             between = min(between, room // self.weight_grad_bytes)
         return (pending + between) * self.weight_grad_ns
 
-    def last_backward_ns(self, load: int) -> int:
-        """Least time to the end of a worker's last backward.
+    def credit_ns(self, load: int) -> int:
+        """Most W that may be owed after the last backward, less the idling behind the last F; ``V`` of (32), or less than 0.
 
         When the last F ends, ``x`` microbatches (its own among them) are before their I. What is owed after the last I cannot
         exceed those and what memory then holds between I and W; and only the other ``x - 1`` I can fill the round trip,
         since a W run there is one owed less.
         """
         if not self.splittable:
-            return self.window_ns(load)
+            return -self.tail_ns(load)
         credit = self.owed_ns(load, 1) - self.round_trip_ns
         for pending in range(1, self.in_flight(load) + 1):
             waiting = max(0, self.round_trip_ns - (pending - 1) * self.input_grad_ns)
             credit = max(credit, self.owed_ns(load, pending) - waiting)
             if waiting == 0:
                 break  # more before their I only leave less room for W
-        work = load * self.microbatch_ns
+        return credit
+
+    def last_backward_ns(self, load: int) -> int:
+        """Least time to the end of a worker's last backward: all work and idling, less what may still be owed."""
+        if not self.splittable:
+            return self.window_ns(load)
+        work, credit = load * self.microbatch_ns, self.credit_ns(load)
         if load > self.in_flight(load):
             return work + self.warm_up_ns(load) - credit
         return max(work - credit, work + self.warm_up_ns(load) - self.owed(load) * self.weight_grad_ns)

@@ -6,24 +6,17 @@ them and come back later one after the other, whichever they are. So here starts
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from planner.bounds.bound import Bound
 from planner.bounds.idle import StageWorker, fastest_worker
+from planner.bounds.rank_times import MOST_TIME_NS, backward_ends, forward_starts, longest_run, serial_ns, table_of
 from planner.bounds.view import ProblemView
-from planner.schedule import IntColumn
-
-_MOST_RUN = 128
-"""Longest run of microbatches on one worker that is looked at; longer ones are what the bound across slots counts."""
 
 _MOST_CHANGES = 16
 """Where the last backwards change with the period more often before one is possible, what is refuted by then is the bound."""
-
-_MOST_TIME_NS = 2**60
-"""Problems whose microbatches take longer one after the other are left out: times are 64-bit integers here."""
 
 
 def ranks_bound(view: ProblemView, floor_ns: int) -> Bound | None:
@@ -35,20 +28,19 @@ def ranks_bound(view: ProblemView, floor_ns: int) -> Bound | None:
     stages = range(len(view.slot_of_stage))
     workers = [fastest_worker(view, v) for v in stages]
     counts = [sum(view.slots[s].counts) for s in view.slot_of_stage]
-    serial = sum(worker.microbatch_ns for worker in workers) + 2 * sum(view.transfer_ns)
-    if serial * view.total > _MOST_TIME_NS or len(set(counts)) == 1:
+    if serial_ns(view, workers) > MOST_TIME_NS or len(set(counts)) == 1:
         return None
     slots = [view.slots[s] for s in view.slot_of_stage]
     first, sync = workers[0], slots[0].sync_ns
-    left = _table(first.remaining_ns, _longest_run(view.total, counts[0]))
+    left = table_of(first.remaining_ns, longest_run(view.total, counts[0]))
     last = -(-np.arange(view.total, 0, -1, dtype=np.int64) // counts[0])
     later_ns = left[np.minimum(last, len(left)) - 1] - first.backward_ns + sync
-    starts = _forward_starts(view, workers, counts)
+    starts = forward_starts(view, workers, counts)
     waves = [_waves(view, v, worker, count) for v, (worker, count) in enumerate(zip(workers, counts, strict=True))]
     # No period below the floor is possible, nor any below the value up to which the waves stay as they are.
     period, refuted = floor_ns, 0
     for _ in range(_MOST_CHANGES):
-        ends = _backward_ends(view, workers, counts, starts, [wave.at(period) for wave in waves])
+        ends = backward_ends(view, workers, counts, starts, [wave.at(period) for wave in waves])[0]
         worst = int((ends + later_ns).argmax())
         value = int(ends[worst] + later_ns[worst])
         change = min((at for wave in waves for at in wave.changes if at > period), default=value)
@@ -118,65 +110,3 @@ def _waves(view: ProblemView, stage: int, worker: StageWorker, count: int) -> _W
         loose=around + worker.last_backward_ns(load + 1),
         ends=tuple(tuple(begins + work - owed[x] - j * each for j in range(x + 1)) for x in range(most)),
     )
-
-
-def _forward_starts(view: ProblemView, workers: list[StageWorker], counts: list[int]) -> list[IntColumn]:
-    """Earliest start of the F of each rank at each stage, shape ``(N,)`` each; time 0 is the first slot's start."""
-    arrived, starts = np.zeros(view.total, dtype=np.int64), []
-    for v, (worker, count) in enumerate(zip(workers, counts, strict=True)):
-        starts.append(_soonest(arrived, count, worker.nth_forward_ns))
-        arrived = starts[v] + worker.forward_ns + (view.transfer_ns[v] if v + 1 < len(workers) else 0)
-    return starts
-
-
-def _backward_ends(
-    view: ProblemView,
-    workers: list[StageWorker],
-    counts: list[int],
-    starts: list[IntColumn],
-    waves: list[tuple[int, tuple[int, ...]]],
-) -> IntColumn:
-    """Earliest end of the backward of each rank at stage 0, shape ``(N,)``; time 0 is its slot's first start."""
-    last = len(workers) - 1
-    arrived = starts[last] + workers[last].forward_ns
-    for v in range(last, -1, -1):
-        ended = np.maximum(
-            _soonest(arrived, counts[v], workers[v].backward_run_ns),
-            _soonest(starts[v], counts[v], workers[v].last_backward_ns),
-        )
-        tight, ends = waves[v]
-        for number, end in enumerate(ends, start=1):
-            ended[-tight * number :] = np.maximum(ended[-tight * number :], end)
-        arrived = ended + (view.transfer_ns[v - 1] if v > 0 else 0)
-    return arrived
-
-
-def _soonest(begin: IntColumn, workers: int, run_ns: Callable[[int], int]) -> IntColumn:
-    """Earliest time of each rank where ranks ``m..k`` begin no sooner than ``begin[m]`` and share ``workers`` workers.
-
-    One worker has at least ``ceil((k - m + 1) / workers)`` of them, which takes it ``run_ns`` of that number from the first's
-    beginning; the largest ``m`` for each number says most.
-
-    Examples
-    --------
-    Three at once on two workers, 5 ns each:
-
-    >>> _soonest(np.zeros(3, dtype=np.int64), 2, lambda run: 5 * run).tolist()
-    [5, 5, 10]
-    """
-    runs = _table(run_ns, _longest_run(len(begin), workers))
-    soonest: IntColumn = begin + runs[0]
-    for number, run in enumerate(runs[1:].tolist(), start=1):
-        np.maximum(soonest[number * workers :], begin[: -number * workers] + run, out=soonest[number * workers :])
-    return soonest
-
-
-def _longest_run(total: int, workers: int) -> int:
-    return min(_MOST_RUN, -(-total // workers))
-
-
-def _table(run_ns: Callable[[int], int], longest: int) -> IntColumn:
-    """``run_ns`` of 1 to ``longest``; more never takes less, even where the formula knows less about it."""
-    table: IntColumn = np.array([run_ns(run) for run in range(1, longest + 1)], dtype=np.int64)
-    np.maximum.accumulate(table, out=table)
-    return table
