@@ -89,6 +89,9 @@ class PlanSummary(_Answer):
     deadline_s: float = Field(gt=0, description="Seconds the search was given.")
     target_gap: float = Field(ge=0, description="Gap at which it could stop.")
     solver_workers: int = Field(ge=1, description="Threads it used.")
+    deterministic: bool = Field(
+        description="Whether the deadline counted work, so that the same plan can be made again."
+    )
     versions: dict[str, str] = Field(description="Software that decided, with versions.")
     wall_s: float = Field(ge=0, description="Seconds the planning took.")
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.formats.job_file import job_to_document, load_job
+from solver_models.result import SolveOptions
 
 WHOLE_COMMAND = "command"
 """Name under which whole commands are compared with solvers."""
@@ -79,8 +80,8 @@ def _half(stage: dict[str, Any]) -> dict[str, Any]:
     return halved
 
 
-def plan_by_command(job: ClusterJob, deadline_s: float) -> tuple[Command, Command]:
-    """Run ``replan plan`` and ``replan validate`` on a job.
+def plan_by_command(job: ClusterJob, options: SolveOptions) -> tuple[Command, Command]:
+    """Run ``replan plan`` with a deadline, of work or of the wall clock, and ``replan validate`` on a job.
 
     Raises
     ------
@@ -90,9 +91,8 @@ def plan_by_command(job: ClusterJob, deadline_s: float) -> tuple[Command, Comman
     with tempfile.TemporaryDirectory(prefix="replan-benchmark-") as folder:
         job_path, plan_path = Path(folder, "job.json"), Path(folder, "plan.json")
         job_path.write_text(json.dumps(job.document | {"name": job.name}), encoding="utf-8")
-        planned = _run(
-            "plan", str(job_path), "--fail", job.failed_nodes, "--deadline", f"{deadline_s}s", "-o", str(plan_path)
-        )
+        given = ["--deadline", f"{options.deadline_s}s", *(["--deterministic"] if options.deterministic else [])]
+        planned = _run("plan", str(job_path), "--fail", job.failed_nodes, *given, "-o", str(plan_path))
         return planned, _run("validate", str(plan_path))
 
 

@@ -94,6 +94,16 @@ class Comparison:
         return tuple(sorted(found, key=_change, reverse=True))
 
     @property
+    def same_plans(self) -> int:
+        """How many pairs are the same order."""
+        return sum(pair.same_plan for pair in self.pairs)
+
+    @property
+    def plans(self) -> int:
+        """How many pairs have an order in both files."""
+        return sum(None not in (pair.before.schedule_sha256, pair.after.schedule_sha256) for pair in self.pairs)
+
+    @property
     def unrepeated(self) -> tuple[Pair, ...]:
         """Pairs that should be the same order, and are not."""
         return tuple(pair for pair in self.pairs if pair.should_repeat and not pair.same_plan)
@@ -120,7 +130,8 @@ def compare(before: Sequence[Row], after: Sequence[Row], *, tolerance: float = 0
     Raises
     ------
     BenchmarkMismatchError
-        If the files have no row in common, or an instance is another problem in one than in the other.
+        If the files have no row in common, an instance is another problem in one than in the other, or a deadline counts work in
+        one and seconds in the other.
     """
     old: dict[Key, Row] = {row.key: row for row in before}
     hashes = {(row.suite, row.instance): row.instance_sha256 for row in before}
@@ -136,6 +147,7 @@ def compare(before: Sequence[Row], after: Sequence[Row], *, tolerance: float = 0
             continue
         common += 1
         if was.status not in UNTRIED or row.status not in UNTRIED:
+            _require_same_clock(was, row)
             pairs.append(Pair(before=was, after=row, verdict=_verdict(was, row, tolerance)))
     if not common:
         raise BenchmarkMismatchError(
@@ -156,6 +168,16 @@ def mean_ratio(ratios: Sequence[float]) -> float:
     1.0
     """
     return exp(sum(map(log, ratios)) / len(ratios)) if ratios else 1.0
+
+
+def _require_same_clock(before: Row, after: Row) -> None:
+    clocks = (before.clock, after.clock)
+    if "none" not in clocks and before.clock != after.clock:
+        raise BenchmarkMismatchError(
+            f"the deadline of {after.solver} on {after.instance} is by the {before.clock} clock in one file and by the "
+            f"{after.clock} clock in the other",
+            hint="measure one of them again, with or without --wall-clock",
+        )
 
 
 def _verdict(before: Row, after: Row, tolerance: float) -> Verdict:

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from benchmarks.baselines import MOST_OPERATIONS, naive_rerouting, round_robin_in_order
 from benchmarks.cluster import WHOLE_COMMAND
+from benchmarks.row import Counted
 from planner.bounds import best_bound
 from planner.errors import OptionError
 from planner.problem import Optimizer, Problem
@@ -27,7 +28,7 @@ PASSES_PATIENCE = 0.6
 
 
 class Repeats(StrEnum):
-    """When the same seed gives the same plan again."""
+    """When the same seed gives the same plan again, by the wall clock."""
 
     ALWAYS = "always"
     """No clock is read."""
@@ -79,7 +80,9 @@ class Contender:
     leaves_out
         What the problem that it answers lacks, for people.
     repeats
-        When the same seed gives the same plan again.
+        When the same seed gives the same plan again, by the wall clock.
+    counts_work
+        Whether its deadline can count work; the same seed then always gives the same plan.
     solve
         Answers a problem within its options; ``None`` for whole commands, which are given a job.
     needs
@@ -91,7 +94,18 @@ class Contender:
     solve: Callable[[Problem, SolveOptions], Answer] | None
     leaves_out: str = ""
     repeats: Repeats = Repeats.ALWAYS
+    counts_work: bool = True
     needs: str | None = None
+
+    def clock(self, *, deterministic: bool) -> Counted:
+        """What its deadline counts where work is to be counted, or is not."""
+        if self.repeats is Repeats.ALWAYS:
+            return "none"
+        return "work" if deterministic and self.counts_work else "wall"
+
+    def repeats_by(self, clock: Counted) -> Repeats:
+        """When the same seed gives the same plan again by a deadline that counts this."""
+        return Repeats.ALWAYS if clock == "work" else self.repeats
 
 
 def contenders() -> Mapping[str, Contender]:
@@ -150,6 +164,7 @@ def _solvers() -> list[Contender]:
             summary=_SUMMARIES[name][0] if name in _SUMMARIES else name,
             repeats=_SUMMARIES[name][1] if name in _SUMMARIES else Repeats.BY_CHANCE,
             solve=lambda problem, options, name=name: _by_solver(name, problem, options),  # type: ignore[misc]
+            counts_work=registry.SOLVERS[name].counts_work,
             needs=name,
         )
         for name in registry.SOLVERS
@@ -235,6 +250,8 @@ def _by_solver(name: str, problem: Problem, options: SolveOptions) -> Answer:
         from solver_models.milp_search import require_small  # noqa: PLC0415 - its backend need not be installed
 
         require_small(problem)
+    if not registry.SOLVERS[name].counts_work:
+        options = replace(options, deterministic=False)
     result = registry.solve(name, problem, options)
     return Answer(
         problem=problem,

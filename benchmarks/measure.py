@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks.cluster import ClusterJob, plan_by_command
-from benchmarks.contenders import Answer, Contender
+from benchmarks.contenders import Answer, Contender, Repeats
 from benchmarks.instance import Instance
 from benchmarks.memory import forget_peak, peak_bytes, resident_bytes
 from benchmarks.row import Measurement
@@ -32,12 +32,13 @@ def measure(instance: Instance, contender: Contender, options: SolveOptions) -> 
     contender
         By what.
     options
-        Deadline, target gap and seed.
+        Deadline, target gap, seed, and whether work is counted where that can be done.
     """
     if contender.solve is None:
         return _measure_command(instance, options)
     if contender.needs is not None and not registry.is_installed(contender.needs):
         return Measurement(status="not_installed", leaves_out=contender.leaves_out)
+    clock = contender.clock(deterministic=options.deterministic)
     base = resident_bytes()
     forget_peak()
     began, cpu_began = time.perf_counter(), time.process_time()
@@ -55,7 +56,8 @@ def measure(instance: Instance, contender: Contender, options: SolveOptions) -> 
         status=answer.status,
         found_by=answer.found_by if answer.schedule is not None else "",
         leaves_out=contender.leaves_out,
-        repeats=contender.repeats,
+        clock=clock,
+        repeats=contender.repeats_by(clock),
         period_ns=answer.period_ns,
         bound_ns=answer.bound_ns,
         solve_s=solve_s,
@@ -100,7 +102,7 @@ def _measure_command(instance: Instance, options: SolveOptions) -> Measurement:
         return Measurement(status="not_applicable", detail="the instance is of no job")
     job = ClusterJob(name=instance.name, num_gpus=0, document=dict(instance.job), failed_nodes=instance.failed_nodes)
     try:
-        planned, validated = plan_by_command(job, options.deadline_s)
+        planned, validated = plan_by_command(job, options)
     except subprocess.CalledProcessError as error:
         return Measurement(
             status="crashed", detail=f"{' '.join(map(str, error.cmd[2:5]))} ended with {error.returncode}"
@@ -109,6 +111,8 @@ def _measure_command(instance: Instance, options: SolveOptions) -> Measurement:
     return Measurement(
         status=summary["status"],
         found_by=summary["solver"],
+        clock="work" if options.deterministic else "wall",
+        repeats=Repeats.ALWAYS if options.deterministic else Repeats.BY_CHANCE,
         period_ns=round(summary["period_us"] * 1000),
         bound_ns=round(summary["bound_us"] * 1000),
         solve_s=planned.wall_s,

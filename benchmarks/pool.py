@@ -42,7 +42,7 @@ class Task:
     ----------
     suite, instance, solver
         Names.
-    seed, deadline_s, target_gap
+    seed, deadline_s, target_gap, deterministic
         Options of the search.
     operations
         Operations of the instance, by which the time until a worker is killed is measured.
@@ -56,6 +56,7 @@ class Task:
     seed: int
     deadline_s: float
     target_gap: float
+    deterministic: bool
     operations: int
     alone: bool = False
 
@@ -66,7 +67,7 @@ class Task:
 
     def to_json(self) -> str:
         """What a worker reads."""
-        names = ("suite", "instance", "solver", "seed", "deadline_s", "target_gap")
+        names = ("suite", "instance", "solver", "seed", "deadline_s", "target_gap", "deterministic")
         return json.dumps({name: getattr(self, name) for name in names})
 
 

@@ -56,9 +56,19 @@ def measured(view: View) -> str:
             f"**{len(contradicted)} rows are below a bound that a row of the same instance claims, so one of the two is wrong:** "
             + "; ".join(f"{row.suite}/{row.instance}, {row.solver}" for row in contradicted[:20])
         )
+    lines.append(_clocks(view.rows))
     load = max(row.load for row in view.rows)
     lines.append(f"Highest load of the machine: {load:g}.")
     return "\n\n".join(lines)
+
+
+def _clocks(rows: Sequence[Row]) -> str:
+    """What deadlines count, and whose plans come again with the same seed."""
+    by_wall = names((row for row in rows if row.clock == "wall"), "solver")
+    if not any(row.clock == "work" for row in rows):
+        return "Deadlines are seconds of the wall clock." if by_wall else "No deadline was looked at."
+    told = "Deadlines count work, so that the same seeds give the same plans"
+    return f"{told}, but for those of {', '.join(by_wall)}: seconds of the wall clock." if by_wall else f"{told}."
 
 
 def summaries(view: View, *, of_rules: bool = False) -> str:
@@ -82,10 +92,11 @@ def summaries(view: View, *, of_rules: bool = False) -> str:
                     _percent(max(gaps, default=None)),
                     f"{median_of(times):.2f}" if tried else "-",
                     f"{max(times):.2f}" if tried else "-",
+                    ", ".join(dict.fromkeys(row.repeats for row in tried)) or "-",
                     _left_out(mine),
                 ]
             )
-    head = "suite solver deadline rows plans optimal mean-gap worst-gap median-s slowest-s without".split()  # noqa: SIM905
+    head = "suite solver deadline rows plans optimal mean-gap worst-gap median-s slowest-s same-again without".split()  # noqa: SIM905
     return table([name.replace("-", " ") for name in head], rows) if rows else ""
 
 

@@ -31,12 +31,13 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 class Header(BaseModel):
-    """First line of a file: what it is, and the suites that its rows are of."""
+    """First line of a file: what it is, what deadlines of its rows count where they can, and the suites that its rows are of."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     format: Literal["replan-bench-results"] = FORMAT
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[2] = SCHEMA_VERSION
+    clock: Literal["work", "wall"]
     suites: Annotated[tuple[str, ...], Field(min_length=1, max_length=64)]
 
 
@@ -136,18 +137,20 @@ class ResultsWriter:
         Where; a file that is there is gone on with.
     suites
         Names of the suites whose rows it is for.
+    clock
+        What deadlines count.
 
     Raises
     ------
     BenchmarkFileError
         If the file cannot be read or written, or somebody else adds to it.
     BenchmarkMismatchError
-        If it is of other suites.
+        If it is of other suites, or its deadlines count something else.
     BenchmarkVersionError, DocumentLimitError
         As :func:`read_results` does.
     """
 
-    def __init__(self, path: Path, suites: Sequence[str]) -> None:
+    def __init__(self, path: Path, suites: Sequence[str], clock: Literal["work", "wall"]) -> None:
         self.rows: tuple[Row, ...] = ()
         self.cut_short = False
         try:
@@ -155,12 +158,12 @@ class ResultsWriter:
         except OSError as error:
             raise BenchmarkFileError(f"cannot write {path}: {error.strerror}") from error
         try:
-            self._open(path, suites)
+            self._open(path, Header(suites=tuple(suites), clock=clock))
         except BaseException:
             os.close(self._file)
             raise
 
-    def _open(self, path: Path, suites: Sequence[str]) -> None:
+    def _open(self, path: Path, header: Header) -> None:
         if not stat.S_ISREG(os.fstat(self._file).st_mode):
             raise BenchmarkFileError(f"{path} is no regular file; rows can only be added to one")
         try:
@@ -169,7 +172,6 @@ class ResultsWriter:
             raise BenchmarkFileError(
                 f"{path} is being added to by another run", hint="wait for it, or write to another file"
             ) from error
-        header = Header(suites=tuple(suites))
         begun = os.pread(self._file, 2**16, 0)
         if b"\n" not in begun:
             # New, or killed before its header was whole; anything else is somebody's file.
@@ -179,10 +181,15 @@ class ResultsWriter:
             self._write(header.model_dump_json())
             return
         found = read_results(path)
-        if set(found.header.suites) != set(suites):
+        if set(found.header.suites) != set(header.suites):
             raise BenchmarkMismatchError(
-                f"{path} is of the suites {', '.join(found.header.suites)}; expected {', '.join(suites)}",
+                f"{path} is of the suites {', '.join(found.header.suites)}; expected {', '.join(header.suites)}",
                 hint="name the same suites, or write to another file",
+            )
+        if found.header.clock != header.clock:
+            raise BenchmarkMismatchError(
+                f"deadlines in {path} are by the {found.header.clock} clock; expected the {header.clock} clock",
+                hint="run with --wall-clock as the file was, or without as it was not, or write to another file",
             )
         self.rows, self.cut_short = found.rows, found.cut_short
         if found.cut_short:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 """Version of rows and of the files they stand in."""
 
 FORMAT: Final = "replan-bench-results"
@@ -27,6 +27,9 @@ _UNCUT_SHARE = 0.5
 _GAP_ROUNDING = 1e-9
 """How far a gap in a file may be from that of its period and bound."""
 
+Counted = Literal["work", "wall", "none"]
+"""What a deadline counts: work, seconds of the wall clock, or nothing where no deadline is looked at."""
+
 Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0, le=2**62)]
 Seconds = Annotated[float, Field(ge=0, le=1e9)]
@@ -37,15 +40,15 @@ class Row(BaseModel):
 
     ``status`` is a solver's, or ``not_applicable`` (its problem is not one that the contender takes), ``not_installed``,
     ``invalid`` (the answer failed a check), ``overran`` (its process was killed) or ``crashed``. ``leaves_out`` says what the
-    problem lacks by which the schedule was validated, ``repeats`` when the same seed gives the same plan again. ``gap`` is to
-    ``bound_ns``, of the whole problem. CPU seconds and bytes are of the process that ran it, without solvers' own child
-    processes: bytes before, at most while it solved, and at most while it checked. ``forced`` names what differs from earlier
-    rows of the file that it was added to by force.
+    problem lacks by which the schedule was validated, ``clock`` what its deadline counts, ``repeats`` when the same seed gives
+    the same plan again. ``gap`` is to ``bound_ns``, of the whole problem. CPU seconds and bytes are of the process that ran it,
+    without solvers' own child processes: bytes before, at most while it solved, and at most while it checked. ``forced`` names
+    what differs from earlier rows of the file that it was added to by force.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[2] = SCHEMA_VERSION
     suite: str
     instance: str
     instance_sha256: Hex
@@ -68,6 +71,7 @@ class Row(BaseModel):
     ]
     found_by: str = ""
     leaves_out: str = ""
+    clock: Counted = "none"
     repeats: Literal["always", "unless cut", "by chance"] = "by chance"
     period_ns: Count | None = None
     bound_ns: Count = 0
@@ -131,6 +135,7 @@ class Measurement:
     status: str
     found_by: str = ""
     leaves_out: str = ""
+    clock: str = "none"
     repeats: str = "by chance"
     period_ns: int | None = None
     bound_ns: int = 0

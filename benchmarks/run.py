@@ -36,6 +36,8 @@ class RunOptions:
         Seeds of the searches.
     deadline_s, target_gap
         Of each search; ``None`` for each suite's own.
+    wall_clock
+        Whether deadlines are of the wall clock; by default they count work, so that the same seeds give the same plans.
     instances
         Pattern of instance names, with ``*`` and ``?``.
     processes
@@ -49,6 +51,7 @@ class RunOptions:
     seeds: tuple[int, ...] = (0,)
     deadline_s: float | None = None
     target_gap: float | None = None
+    wall_clock: bool = False
     instances: str = "*"
     processes: int = 1
     force: bool = False
@@ -122,7 +125,9 @@ def run(options: RunOptions, path: Path, report: Callable[[Progress], None] = la
         raise OptionError(f"no instance of these suites is called {options.instances!r}")
     failed: list[Row] = []
     number = 0
-    with ResultsWriter(path, [suite.name for suite in options.suites]) as file:
+    with ResultsWriter(
+        path, [suite.name for suite in options.suites], "wall" if options.wall_clock else "work"
+    ) as file:
         forced = _require_same_source(source, file.rows, force=options.force)
         done = _require_same_instances(file.rows, hashes)
         left = [task for task in tasks if _key(task) not in done]
@@ -160,6 +165,7 @@ def _tasks(suite: Suite, instances: Sequence[Instance], options: RunOptions) -> 
             seed=seed,
             deadline_s=suite.deadline_s if options.deadline_s is None else options.deadline_s,
             target_gap=gap,
+            deterministic=not options.wall_clock,
             operations=instance.num_operations,
             alone=suite.alone,
         )

@@ -33,7 +33,7 @@ def main(answers: int, parent: int) -> None:
     _answer(answers, READY)
     for line in sys.stdin:
         task = json.loads(line)
-        options = SolveOptions(deadline_s=task["deadline_s"], target_gap=task["target_gap"], seed=task["seed"])
+        options = SolveOptions(**{name: task[name] for name in ("deadline_s", "target_gap", "seed", "deterministic")})
         found = measure(_instances(task["suite"])[task["instance"]], known[task["solver"]], options)
         _answer(answers, asdict(found))
 

@@ -73,7 +73,8 @@ def list_(as_json: bool) -> None:
                         "name": contender.name,
                         "summary": contender.summary,
                         "leaves_out": contender.leaves_out,
-                        "repeats": str(contender.repeats),
+                        "repeats": str(contender.repeats_by(contender.clock(deterministic=True))),
+                        "repeats_by_wall_clock": str(contender.repeats),
                     }
                     for contender in known.values()
                 ],
@@ -90,8 +91,8 @@ def list_(as_json: bool) -> None:
     click.echo()
     print_table(
         console,
-        ["solver", "same plan again", "what it is"],
-        [[contender.name, str(contender.repeats), contender.summary] for contender in known.values()],
+        ["solver", "same plan again", "with --wall-clock", "what it is"],
+        [[c.name, str(c.repeats_by(c.clock(deterministic=True))), str(c.repeats), c.summary] for c in known.values()],
     )
 
 
@@ -113,6 +114,11 @@ def list_(as_json: bool) -> None:
 @click.option("--seeds", type=SeedList(), default="0", show_default=True, help="Seeds of the searches: 0,1,2.")
 @click.option("--deadline", type=Duration(), help="Time of each search: 5s.  [default: each suite's own]")
 @click.option(
+    "--wall-clock",
+    is_flag=True,
+    help="Stop searches by the wall clock. By default deadlines count work, so that the same seeds give the same plans.",
+)
+@click.option(
     "--gap", type=Share(), help="Stop a search once it is this near to the bound: 1%.  [default: each suite's own]"
 )
 @click.option("--instances", metavar="PATTERN", default="*", help="Only instances with such names: 'g0*'.")
@@ -127,6 +133,7 @@ def run(
     solvers: str | None,
     seeds: tuple[int, ...],
     deadline: float | None,
+    wall_clock: bool,
     gap: float | None,
     instances: str,
     processes: int | None,
@@ -149,6 +156,7 @@ def run(
         seeds=seeds,
         deadline_s=deadline,
         target_gap=gap,
+        wall_clock=wall_clock,
         instances=instances,
         processes=processes or num_cpus(),
         force=force,
@@ -246,7 +254,8 @@ def _print_comparison(found: Comparison, *, as_json: bool) -> None:
                 "pairs": len(found.pairs),
                 "tolerance": found.tolerance,
                 **{str(verdict): count for verdict, count in counts.items()},
-                "same_plans": sum(pair.same_plan for pair in found.pairs),
+                "plans": found.plans,
+                "same_plans": found.same_plans,
                 "unrepeated": len(found.unrepeated),
                 "only_before": found.only_before,
                 "only_after": found.only_after,
@@ -267,6 +276,7 @@ def _print_comparison(found: Comparison, *, as_json: bool) -> None:
     ]
     console = make_console()
     print_table(console, ["solver", "rows", "better", "same", "worse", "period ratio", "time ratio", "same plan"], rows)
+    click.echo(f"\n{found.same_plans} of {found.plans} plans are the same, operation by operation")
     for verdict in (Verdict.WORSE, Verdict.BETTER):
         pairs = found.of(verdict)
         if pairs:

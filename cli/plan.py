@@ -24,6 +24,11 @@ from cli.parameters import Duration, Share, failure_options, json_option, requir
     "--workers", type=click.IntRange(1, 256), default=1, show_default=True, help="Threads or processes to search with."
 )
 @click.option(
+    "--deterministic",
+    is_flag=True,
+    help="Count the deadline in work, not by the wall clock: the same options then give the same plan every time.",
+)
+@click.option(
     "--migrate/--no-migrate",
     default=None,
     help="Move workers between slots where that shortens the period; or do not even look. "
@@ -46,6 +51,7 @@ def plan(
     gap: float,
     seed: int,
     workers: int,
+    deterministic: bool,
     migrate: bool | None,
     shards_restored: bool,
     output: Path | None,
@@ -59,13 +65,13 @@ def plan(
 
     job = load_job(job_path)
     failures = parse_failures(job, fail, degrade)
-    options = SolveOptions(deadline_s=deadline, target_gap=gap, seed=seed, workers=workers)
+    options = SolveOptions(deadline_s=deadline, target_gap=gap, seed=seed, workers=workers, deterministic=deterministic)
     from solver_models.compilation import watched_compilation
     from solver_models.planning import make_plan
 
     with watched_compilation() as compilation:
         made = make_plan(job, failures, options, migrate=migrate, shards_restored=shards_restored)
-    if compilation and made.gap != 0 and (made.gap is None or made.gap > gap):
+    if compilation and not deterministic and made.gap != 0 and (made.gap is None or made.gap > gap):
         # The first run after an installation compiles, which no deadline covers; then the search gets its time.
         from solver_models.warm_up import warm_up
 

@@ -37,7 +37,8 @@ def print_plan(plan: Plan, output: Path | None) -> None:
     if plan.advised_migrations:
         facts.append(("", "to plan with these moves, add --migrate"))
     facts += [("" if n else "Note", note) for n, note in enumerate(plan.notes)]
-    facts.append(("Found by", f"{plan.solver} in {plan.wall_s:.2f} s, seed {plan.seed}"))
+    again = ", the same plan every time" if plan.deterministic else ""
+    facts.append(("Found by", f"{plan.solver} in {plan.wall_s:.2f} s, seed {plan.seed}{again}"))
     facts.append(("Plan", plan.plan_id))
     facts += _next_steps(plan, output)
     print_facts(console, facts)

@@ -114,8 +114,9 @@ class Plan:
         Live workers that normalisation moved from their home's part to another; empty where all stay.
     notes
         What a reader has to know, one sentence each: a solver that failed, a migration that would pay.
-    solver, seed, deadline_s, target_gap, solver_workers
-        What produced the schedule, under which options.
+    solver, seed, deadline_s, target_gap, solver_workers, deterministic
+        What produced the schedule, under which options. ``deterministic`` where the deadline counted work, so that the same
+        options and versions make the same plan again.
     versions
         Name and version of the software that decided, sorted by name.
     wall_s
@@ -160,6 +161,7 @@ class Plan:
     solver_workers: int
     versions: tuple[tuple[str, str], ...]
     wall_s: float
+    deterministic: bool = False
     hindered: bool = False
     plan_id: str = field(init=False)
 

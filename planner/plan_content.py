@@ -65,6 +65,8 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
             "deadline_s": float(plan.deadline_s),
             "target_gap": float(plan.target_gap),
             "solver_workers": plan.solver_workers,
+            # Left out where it is not so: plans that were written before there was a choice keep their ids.
+            **({"deterministic": True} if plan.deterministic else {}),
             "versions": dict(plan.versions),
         },
     }

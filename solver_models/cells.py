@@ -16,6 +16,7 @@ from planner.operation import Worker
 from planner.problem import Problem
 from planner.schedule import IntColumn, Schedule
 from solver_models.annealing.search import Annealer, Order, timed_order
+from solver_models.clock import WALL_CLOCK, Clock, Deadline
 from solver_models.list_scheduling.search import ListSearch, Trial
 
 _PATIENCE_SHARES = (0.8, 0.3, 1.0, 0.6, 0.5, 0.7, 0.9)
@@ -53,9 +54,13 @@ class Cell:
         Of the cell, ascending.
     target_ns
         Period that counts as good enough.
+    clock
+        Is told what schedules cost.
     """
 
-    def __init__(self, problem: Problem, routing: IntColumn, pipelines: IntColumn, target_ns: int) -> None:
+    def __init__(
+        self, problem: Problem, routing: IntColumn, pipelines: IntColumn, target_ns: int, clock: Clock = WALL_CLOCK
+    ) -> None:
         self.pipelines, self.target_ns = pipelines, target_ns
         number = np.full(problem.num_pipelines, -1, dtype=np.int64)
         number[pipelines] = np.arange(len(pipelines))
@@ -71,7 +76,7 @@ class Cell:
             },
         )
         self.routing: IntColumn = number[routing[number[home] >= 0]]
-        self._search = ListSearch(self.problem, self.routing, target_ns)
+        self._search = ListSearch(self.problem, self.routing, target_ns, clock)
         self._more: Iterator[Trial] = iter(())
         self._best: Trial | None = None
         self._annealer: Annealer | None = None
@@ -101,12 +106,13 @@ class Cell:
             self.offer(trial)
         return trial is not None
 
-    def anneal(self, deadline: float, seed: int) -> bool:
+    def anneal(self, deadline: Deadline, seed: int) -> bool:
         """Anneal the best order for a round; say whether another one may help."""
         if self._annealer is None:
             assert self._best is not None
             self._annealer = Annealer(self.problem, self._search.network, self._search.target_ns)
-            self._annealed = timed_order(self.problem, self._search.network, self._best.order(self.problem), "")
+            order = self._best.order(self.problem)
+            self._annealed = timed_order(self.problem, self._search.network, order, "", deadline.clock)
         assert self._annealed is not None
         found = self._annealer.round(self._annealed, deadline, seed, self._rounds, self._idle_rounds)
         self._rounds += 1

@@ -35,6 +35,9 @@ from solver_models.wire import problem_to_wire, schedule_from_wire, schedule_to_
 GRACE_S = 0.25
 """Seconds after its deadline at which a child that has not answered is killed."""
 
+GUARD_S, GUARD_FACTOR = 60.0, 20.0
+"""A child whose deadline counts work is killed only after so many seconds and deadlines, together: it hangs."""
+
 RESERVE_S = 0.05
 """Seconds before the deadline at which the search is told to stop, for its answer to travel and be timed."""
 
@@ -90,7 +93,7 @@ class ChildSearch:
     solver
         Name in :data:`solver_models.search.SEARCH_MODULES`.
     problem, options
-        The instance and its limits; ``options.deadline_s`` counts from now.
+        The instance and its limits; ``options.deadline_s`` counts from now. Where it counts work, the child stops by itself.
     hint
         A valid, timed schedule to start from.
     floor_ns
@@ -114,7 +117,8 @@ class ChildSearch:
         floor_ns: int = 0,
         module: str | None = None,
     ) -> None:
-        self._deadline = time.monotonic() + options.deadline_s
+        guard_s = GUARD_S + GUARD_FACTOR * options.deadline_s if options.deterministic else options.deadline_s
+        self._deadline = time.monotonic() + guard_s
         self._limited = options.memory_limit_bytes is not None
         self._cancelled = False
         self._group: int | None = None
@@ -254,6 +258,7 @@ class ChildSearch:
                 schedule=schedule,
                 bound_ns=int(answer["bound_ns"]),
                 detail=answer["detail"],
+                work_s=answer["work_s"],
             )
             return ChildOutcome(ending=Ending.ANSWERED, found=found, detail=found.detail)
         if answer is not None:
@@ -281,7 +286,8 @@ class ChildSearch:
 
 def _options_to_wire(options: SolveOptions) -> dict[str, Any]:
     return {
-        name: getattr(options, name) for name in ("deadline_s", "target_gap", "seed", "workers", "memory_limit_bytes")
+        name: getattr(options, name)
+        for name in ("deadline_s", "target_gap", "seed", "workers", "deterministic", "memory_limit_bytes")
     }
 
 

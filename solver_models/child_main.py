@@ -98,6 +98,8 @@ def _search(folder: str, frames_fd: int) -> None:
 
     from planner.errors import ReplanError
     from planner.schedule import Schedule
+    from solver_models import work
+    from solver_models.clock import WALL_CLOCK, Deadline
     from solver_models.result import SolveOptions
     from solver_models.search import SearchInput
     from solver_models.wire import problem_from_wire, schedule_from_wire, schedule_to_wire
@@ -108,12 +110,16 @@ def _search(folder: str, frames_fd: int) -> None:
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (options.memory_limit_bytes, options.memory_limit_bytes))
+    deadline = Deadline(clock=WALL_CLOCK, begun=WALL_CLOCK.now(), ends=request["stop_at"])
+    if options.deterministic:
+        deadline = options.deadline()
+        deadline.clock.charge(work.CHILD_S)
     given = SearchInput(
         solver=request["solver"],
         problem=problem_from_wire(request["problem"]),
         options=options,
         floor_ns=request["floor_ns"],
-        stop_at=request["stop_at"],
+        deadline=deadline,
         hint=None if request["hint"] is None else schedule_from_wire(request["hint"]),
     )
     lock = threading.Lock()
@@ -138,6 +144,7 @@ def _search(folder: str, frames_fd: int) -> None:
             "schedule": None if found.schedule is None else schedule_to_wire(found.schedule),
             "bound_ns": found.bound_ns,
             "detail": found.detail,
+            "work_s": deadline.spent_s,
         }
     )
 

@@ -20,7 +20,7 @@ def solve(problem: Problem, options: SolveOptions, *, hint: Schedule | None = No
     problem
         The instance.
     options
-        Limits. With one worker and time enough the answer is reproducible.
+        Limits.
     hint
         A valid schedule to start from; the answer is never worse.
 
@@ -29,14 +29,14 @@ def solve(problem: Problem, options: SolveOptions, *, hint: Schedule | None = No
     NoPlanError
         If a slot has no live worker or not even one microbatch fits.
     """
-    started = time.monotonic()
+    started, deadline = time.monotonic(), options.deadline()
     floor = known_bound_ns(problem)
     given = SearchInput(
         solver="cp_sat",
         problem=problem,
         options=options,
         floor_ns=floor,
-        stop_at=started + options.deadline_s,
+        deadline=deadline,
         hint=hint,
     )
     found = search(given, ignore_report)

@@ -19,6 +19,7 @@ from planner.operation import Kind, Worker
 from planner.problem import Optimizer, Problem
 from planner.schedule import Schedule
 from solver_models import cp_sat_model as build
+from solver_models import work
 from solver_models.cp_sat_statuses import STATUSES
 from solver_models.result import Status
 from solver_models.routing import Routing, free_routing, home_routing
@@ -151,7 +152,7 @@ def _ask_for_bound(progress: Progress) -> None:
     ticks = choose_ticks(given.problem, given.floor_ns, exact=False)
     target = ticks.period_units(given.floor_ns)
     model = complete(given.problem, ticks, home_routing(given.problem), lower=target, upper=target, restricted=True)
-    status, _ = solve_model(model, progress, given.left_s() * _STEP_SHARES[0])
+    status, _ = solve_model(model, progress, given.left_s() * _STEP_SHARES[0], whole=True)
     progress.notes.append(f"bound's period at home in order: {status.value}")
 
 
@@ -171,7 +172,7 @@ def _minimise_restricted(progress: Progress) -> None:
         restricted=True,
     )
     model.cp.minimize(model.period)
-    status, _ = solve_model(model, progress, given.left_s() * _STEP_SHARES[1])
+    status, _ = solve_model(model, progress, given.left_s() * _STEP_SHARES[1], whole=True)
     progress.notes.append(f"minimised at home in order: {status.value}")
 
 
@@ -190,7 +191,7 @@ def _minimise(progress: Progress) -> Status:
     model = complete(problem, ticks, routing, lower=lower, upper=upper, restricted=False)
     if lower < upper:
         model.cp.minimize(model.period)
-    status, bound_units = solve_model(model, progress, given.left_s())
+    status, bound_units = solve_model(model, progress, given.left_s(), whole=True)
     if status is Status.INFEASIBLE and progress.schedule is not None:
         progress.bound_ns = max(progress.bound_ns, ticks.bound_ns(upper + 1))
     elif bound_units is not None:
@@ -199,18 +200,38 @@ def _minimise(progress: Progress) -> Status:
     return status
 
 
-def solve_model(model: build.Model, progress: Progress, limit_s: float) -> tuple[Status, int | None]:
-    """Solve a model: its status, and the lower bound on its period if it has one."""
+def solve_model(model: build.Model, progress: Progress, limit_s: float, *, whole: bool) -> tuple[Status, int | None]:
+    """Solve a model: its status, and the lower bound on its period if it has one.
+
+    Parameters
+    ----------
+    model, progress
+        The model and the search.
+    limit_s
+        Seconds that it may take.
+    whole
+        Whether all orders are free: such a model takes long before CP-SAT counts any work.
+    """
     given = progress.given
+    constraints, clock = len(model.cp.proto.constraints), given.deadline.clock
+    clock.charge(work.model_s(constraints))
+    before_s = work.presolve_s(constraints) if whole else 0.0
     if progress.schedule is not None:
         build.add_hint(model, progress.schedule)
     solver = cp_model.CpSolver()
-    solver.parameters.max_time_in_seconds = max(0.01, min(limit_s, given.left_s()))
+    limit_s = max(0.01, min(limit_s, given.left_s()))
+    if given.options.deterministic:
+        if before_s >= limit_s:
+            return Status.NO_PLAN_BY_DEADLINE, None
+        solver.parameters.max_deterministic_time = (limit_s - before_s) / work.DETERMINISTIC_S
+    else:
+        solver.parameters.max_time_in_seconds = limit_s
     solver.parameters.num_workers = given.options.workers
     solver.parameters.random_seed = given.options.seed
     # Without it, presolve alone may run past any time limit on large models.
     solver.parameters.symmetry_level = 0
     status = STATUSES[solver.solve(model.cp, _Watcher(model, progress))]
+    clock.charge(before_s + work.DETERMINISTIC_S * solver.response_proto.deterministic_time)
     has_bound = not isinstance(model.period, int) and status in (
         Status.OPTIMAL,
         Status.FEASIBLE,

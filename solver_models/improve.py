@@ -33,14 +33,15 @@ def solve(problem: Problem, options: SolveOptions, *, hint: Schedule | None = No
         If a slot has no live worker or not even one microbatch fits.
     """
     started = time.monotonic()
-    start = hint if hint is not None else list_scheduling.solve(problem, options).schedule
+    deadline = options.deadline()
+    start = hint if hint is not None else list_scheduling.solve(problem, options, deadline.clock).schedule
     floor = known_bound_ns(problem)
     given = SearchInput(
         solver="improve",
         problem=problem,
         options=options,
         floor_ns=floor,
-        stop_at=started + options.deadline_s,
+        deadline=deadline,
         hint=start,
     )
     return finish(problem, "improve", search(given, ignore_report), floor_ns=floor, started=started, hint=start)

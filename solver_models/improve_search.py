@@ -84,7 +84,7 @@ def _round(progress: Progress, size: int, rng: random.Random) -> Status:
     if lower < upper:
         model.cp.minimize(model.period)
     limit = given.left_s() if everything else min(_ROUND_S, given.left_s())
-    status, _ = solve_model(model, progress, limit)
+    status, _ = solve_model(model, progress, limit, whole=everything)
     if everything and status is Status.INFEASIBLE:
         progress.bound_ns = max(progress.bound_ns, ticks.bound_ns(upper + 1))
     return status

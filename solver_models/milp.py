@@ -35,9 +35,7 @@ def solve(problem: Problem, options: SolveOptions, *, solver: str = "milp_highs"
     """
     if SEARCH_MODULES.get(solver) != "solver_models.milp_search":
         raise OptionError(f"{solver!r} does not solve integer programs; expected milp_cbc, milp_highs or milp_scip")
-    started = time.monotonic()
+    started, deadline = time.monotonic(), options.deadline()
     floor = known_bound_ns(problem)
-    given = SearchInput(
-        solver=solver, problem=problem, options=options, floor_ns=floor, stop_at=started + options.deadline_s
-    )
+    given = SearchInput(solver=solver, problem=problem, options=options, floor_ns=floor, deadline=deadline)
     return finish(problem, solver, search(given, ignore_report), floor_ns=floor, started=started)

@@ -126,6 +126,7 @@ def assemble_plan(
         deadline_s=options.deadline_s,
         target_gap=options.target_gap,
         solver_workers=options.workers,
+        deterministic=options.deterministic,
         versions=_versions(),
         wall_s=time.perf_counter() - began,
         hindered=hindered,

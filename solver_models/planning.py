@@ -20,6 +20,7 @@ from planner.optimizer_state import replica_notes, require_optimizer_state
 from planner.plan import Plan
 from planner.plan_check import check_schedule
 from planner.problem import Problem
+from solver_models.clock import Clock
 from solver_models.compilation import watched_compilation
 from solver_models.plan_assembly import Reference, Solved, assemble_plan
 from solver_models.result import SolveOptions, SolveResult
@@ -52,7 +53,8 @@ def make_plan(
     failures
         What is down and what is slow.
     options
-        Limits of the whole call; the deadline covers the comparison with the fault-free plan too.
+        Limits of the whole call; the deadline covers the comparison with the fault-free plan too. A deterministic call gives the
+        same ``plan_id`` every time.
     migrate
         True: plan after migrations where a plan in place is not as good, see :mod:`solver_models.ways`. False: do not
         look at migrations. ``None``: plan in place, and advise migrations where their time pays back.
@@ -70,7 +72,7 @@ def make_plan(
     InvalidScheduleError, DeadlockError
         If a solver's schedule fails the checks: a bug of ours, and nothing is returned.
     """
-    began = time.perf_counter()
+    began, deadline = time.perf_counter(), options.deadline()
     real = job.problem(failures.dead, failures.speeds_ppm)
     real.require_plannable()
     if not shards_restored:
@@ -79,17 +81,19 @@ def make_plan(
     reference_failure = ""
     with watched_compilation() as compilation:
         if reference is None and (real.dead or real.speeds_ppm):
-            reference = make_reference(job, replace(options, deadline_s=REFERENCE_SHARE * options.deadline_s))
+            sooner = replace(options, deadline_s=REFERENCE_SHARE * options.deadline_s)
+            reference = make_reference(job, sooner, deadline.clock)
             reference_failure = reference.failure
-        spent = time.perf_counter() - began
-        left = replace(options, deadline_s=max(options.deadline_s - spent, LEAST_SHARE * options.deadline_s))
-        way = solve_best(real, ways, left)
+        left = replace(options, deadline_s=max(deadline.left_s, LEAST_SHARE * options.deadline_s))
+        way = solve_best(real, ways, left, deadline.clock)
     found = way.result
     if reference is None:
         assert found.period_ns is not None
         reference = Reference(fault_free_ns=found.period_ns, baseline_1f1b_ns=baseline_period_ns(real))
-    overrun_s = time.perf_counter() - began - options.deadline_s
-    hindrances = _hindrances(found, reference_failure, compiled=bool(compilation), overrun_s=overrun_s)
+    # Work that was counted is neither taken away by compiling nor late.
+    late_s = 0.0 if options.deterministic else time.perf_counter() - began - options.deadline_s
+    compiled = bool(compilation) and not options.deterministic
+    hindrances = _hindrances(found, reference_failure, compiled=compiled, overrun_s=late_s)
     emptied = {move.source for move in way.moves}
     notes = (
         *(why_not_moved(job, way.moves) if migrate and real.dead else ()),
@@ -110,12 +114,12 @@ def make_plan(
     )
 
 
-def make_reference(job: Job, options: SolveOptions) -> Reference:
-    """Plan the job with every worker live and at full speed, and time 1F1B."""
+def make_reference(job: Job, options: SolveOptions, clock: Clock | None = None) -> Reference:
+    """Plan the job with every worker live and at full speed, and time 1F1B; by a new clock where none is given."""
     problem = job.problem()
     problem.require_plannable()
     baseline_ns = baseline_period_ns(problem)
-    found = solve_canonical(problem, options)
+    found = solve_canonical(problem, options, clock)
     assert found.period_ns is not None
     return Reference(
         fault_free_ns=min(found.period_ns, baseline_ns), baseline_1f1b_ns=baseline_ns, failure=found.failure

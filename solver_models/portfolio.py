@@ -13,9 +13,10 @@ from planner.bounds import best_bound
 from planner.errors import SolverError
 from planner.problem import Problem
 from planner.timing import time_schedule
-from solver_models import registry
+from solver_models import registry, work
 from solver_models.annealing.search import Annealer, Order
 from solver_models.annealing.solve import MOST_ANNEALED_OPERATIONS, anneal_problem
+from solver_models.clock import Clock, Deadline
 from solver_models.list_scheduling.routing import balanced_routing
 from solver_models.list_scheduling.search import ListRun, ListSearch
 from solver_models.pools.search import PoolRun, PoolSearch, can_pool
@@ -60,8 +61,15 @@ _LEAST_EXACT_S = 0.4
 """CP-SAT's child needs about as long to start and build its model."""
 
 
-def solve(problem: Problem, options: SolveOptions) -> SolveResult:
+def solve(problem: Problem, options: SolveOptions, clock: Clock | None = None) -> SolveResult:
     """Solve a problem as well as the deadline allows.
+
+    Parameters
+    ----------
+    problem, options
+        The instance and its limits.
+    clock
+        Whose time the deadline is of; a new one by default.
 
     Raises
     ------
@@ -69,12 +77,14 @@ def solve(problem: Problem, options: SolveOptions) -> SolveResult:
         If a slot has no live worker or memory does not hold one microbatch.
     """
     started = time.monotonic()
+    deadline = options.deadline(clock)
     problem.require_plannable()
     bound = best_bound(problem).value_ns
+    deadline.clock.charge(work.bounds_s(3 * problem.num_stages * problem.num_microbatches))
     one = single_pipeline(problem)
+    result = _climb(problem if one is None else one, options, bound, deadline)
     if one is None:
-        return _climb(problem, options, bound, started)
-    result = _climb(one, options, bound, started)
+        return replace(result, wall_s=time.monotonic() - started)
     assert result.schedule is not None
     # What is proved about one pipeline alone is not proved where microbatches may also change pipelines.
     return replace(
@@ -82,6 +92,7 @@ def solve(problem: Problem, options: SolveOptions) -> SolveResult:
         schedule=repeat_pipeline(result.schedule, problem.num_pipelines),
         bound_ns=bound,
         status=Status.OPTIMAL if result.period_ns == bound else Status.FEASIBLE,
+        wall_s=time.monotonic() - started,
     )
 
 
@@ -89,67 +100,69 @@ def _target(bound_ns: int, options: SolveOptions) -> int:
     return int(bound_ns * (1 + options.target_gap))
 
 
-def _drop_broken(problem: Problem, options: SolveOptions, bound_ns: int, deadline: float) -> SolveResult | None:
+def _drop_broken(problem: Problem, options: SolveOptions, bound_ns: int, deadline: Deadline) -> SolveResult | None:
     """Run all microbatches on chains of sound workers, from end to end; ``None`` where that cannot pay."""
     chains = sound_chains(problem)
     if chains is None:
         return None
     one = chain_problem(problem, chains)
+    deadline.clock.charge(work.bounds_s(3 * one.num_stages * one.num_microbatches))
     if best_bound(one).value_ns > bound_ns * _MOST_DROPPING_LOSS:
         return None
     order = anneal_problem(one, options, _target(bound_ns, options), deadline)
     schedule, period = time_schedule(problem, spread_over_chains(problem, chains, order.schedule))
+    deadline.clock.charge(work.timing_s(schedule.num_operations))
     return SolveResult.found(order.solver, schedule, period, bound_ns)
 
 
-def _pool(problem: Problem, options: SolveOptions, target_ns: int, deadline: float) -> Order | None:
+def _pool(problem: Problem, options: SolveOptions, target_ns: int, deadline: Deadline) -> Order | None:
     """Let whoever is free take what waits there; ``None`` where pools do not know such problems or there is no time."""
-    return PoolRun(PoolSearch(problem, target_ns), options.seed).until(deadline) if can_pool(problem) else None
+    if not can_pool(problem):
+        return None
+    return PoolRun(PoolSearch(problem, target_ns, deadline.clock), options.seed).until(deadline)
 
 
-def _climb(problem: Problem, options: SolveOptions, bound_ns: int, started: float) -> SolveResult:
+def _climb(problem: Problem, options: SolveOptions, bound_ns: int, deadline: Deadline) -> SolveResult:
     """Lists, pools, dropping, repair, annealing and CP-SAT in turn, as long as the target is not met."""
     target = _target(bound_ns, options)
     operations = 3 * problem.num_stages * problem.num_microbatches
     exact, large = operations <= MOST_EXACT_OPERATIONS, operations > MOST_ANNEALED_OPERATIONS
-    climbing_s = options.deadline_s * (_ANNEALING_SHARE if exact else 1.0)
-    lists = ListRun(ListSearch(problem, balanced_routing(problem), target))
+    climb = deadline.share(_ANNEALING_SHARE if exact else 1.0)
+    lists = ListRun(ListSearch(problem, balanced_routing(problem), target, deadline.clock))
     few = operations <= MOST_ANNEALED_POOLS
     shares = _LARGE if large else _SMALL if exact else _FEW if few else _MIDDLE
-    lists.until(started + shares.lists * climbing_s)
+    lists.until(climb.share(shares.lists))
     dropped = mended = pooled = None
     if not lists.met and (problem.dead or problem.speeds_ppm):
-        pooled = _pool(problem, options, target, started + shares.pools * climbing_s)
+        pooled = _pool(problem, options, target, climb.share(shares.pools))
         if pooled is not None:
             annealer = Annealer(problem, pooled.network, target)
-            deadline = started + shares.annealed_pools * climbing_s
-            pooled = annealer.improve(pooled, deadline=deadline, seed=options.seed)
+            pooled = annealer.improve(pooled, deadline=climb.share(shares.annealed_pools), seed=options.seed)
         if pooled is not None and pooled.period_ns <= target:
-            wall_s = time.monotonic() - started
-            return SolveResult.found(pooled.solver, pooled.schedule, pooled.period_ns, bound_ns, wall_s)
+            return SolveResult.found(pooled.solver, pooled.schedule, pooled.period_ns, bound_ns)
         # Rerouting in place comes first where it is as good: it leaves more workers at home.
-        dropped = _drop_broken(problem, options, bound_ns, started + shares.dropping * climbing_s)
+        dropped = _drop_broken(problem, options, bound_ns, climb.share(shares.dropping))
         if dropped is not None and dropped.period_ns is not None and dropped.period_ns <= target:
-            return replace(dropped, wall_s=time.monotonic() - started)
-        mended = repair(lists, options, started + shares.repair * climbing_s)
+            return dropped
+        mended = repair(lists, options, climb.share(shares.repair))
     if large and mended is not None and mended.period_ns <= lists.best[0].window_ns:
         order = mended
     else:
         found = min((o for o in (pooled, mended) if o is not None), key=lambda o: o.period_ns, default=None)
-        order = anneal_problem(problem, options, target, started + climbing_s, lists=lists, found=found)
+        order = anneal_problem(problem, options, target, climb, lists=lists, found=found)
     best = SolveResult.found(order.solver, order.schedule, order.period_ns, bound_ns)
     if dropped is not None and dropped.period_ns is not None and dropped.period_ns < order.period_ns:
         best = dropped
-    left = started + options.deadline_s - time.monotonic()
-    if exact and best.period_ns is not None and best.period_ns > target and left > _LEAST_EXACT_S:
-        best = _try_exact(problem, replace(options, deadline_s=left), best)
-    return replace(best, wall_s=time.monotonic() - started)
+    left_s = deadline.left_s
+    if exact and best.period_ns is not None and best.period_ns > target and left_s > _LEAST_EXACT_S:
+        best = _try_exact(problem, replace(options, deadline_s=left_s), best, deadline.clock)
+    return best
 
 
-def _try_exact(problem: Problem, options: SolveOptions, best: SolveResult) -> SolveResult:
+def _try_exact(problem: Problem, options: SolveOptions, best: SolveResult, clock: Clock) -> SolveResult:
     """CP-SAT from the best schedule so far; what goes wrong is told, and what it had found by then is kept."""
     try:
-        found = registry.solve("cp_sat", problem, options, hint=best.schedule)
+        found = registry.solve("cp_sat", problem, options, hint=best.schedule, clock=clock)
     except SolverError as error:
         return replace(best, failure=f"cp_sat could not be used: {error.message}")
     if found.status is Status.INVALID_MODEL:

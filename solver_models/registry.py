@@ -18,6 +18,7 @@ from planner.problem import Problem
 from planner.schedule import Schedule
 from planner.timing import time_schedule
 from solver_models.child import ChildSearch, Ending
+from solver_models.clock import Clock, Deadline
 from solver_models.finish import finish, known_bound_ns
 from solver_models.result import SolveOptions, SolveResult, Status
 from solver_models.search import Found
@@ -39,6 +40,8 @@ class Solver:
         Whether it runs in a child process.
     takes_hint
         Whether it can start from a schedule.
+    counts_work
+        Whether its deadline can count work.
     starts_from
         Solver that makes the schedule it starts from where none is given; ``None`` where it needs none.
     """
@@ -48,6 +51,7 @@ class Solver:
     extra: str | None = None
     in_child: bool = False
     takes_hint: bool = False
+    counts_work: bool = True
     starts_from: str | None = None
 
 
@@ -63,9 +67,11 @@ SOLVERS: Mapping[str, Solver] = MappingProxyType(
             takes_hint=True,
             starts_from="list_scheduling",
         ),
-        "milp_cbc": Solver(module="solver_models.milp", needs="pulp", in_child=True),
-        "milp_highs": Solver(module="solver_models.milp", needs="highspy", in_child=True),
-        "milp_scip": Solver(module="solver_models.milp", needs="pyscipopt", extra="scip", in_child=True),
+        "milp_cbc": Solver(module="solver_models.milp", needs="pulp", in_child=True, counts_work=False),
+        "milp_highs": Solver(module="solver_models.milp", needs="highspy", in_child=True, counts_work=False),
+        "milp_scip": Solver(
+            module="solver_models.milp", needs="pyscipopt", extra="scip", in_child=True, counts_work=False
+        ),
         "portfolio": Solver(module="solver_models.portfolio"),
     }
 )
@@ -84,7 +90,14 @@ def is_installed(name: str) -> bool:
     return all(importlib.util.find_spec(module) is not None for module in (solver.module, solver.needs) if module)
 
 
-def solve(name: str, problem: Problem, options: SolveOptions, *, hint: Schedule | None = None) -> SolveResult:
+def solve(
+    name: str,
+    problem: Problem,
+    options: SolveOptions,
+    *,
+    hint: Schedule | None = None,
+    clock: Clock | None = None,
+) -> SolveResult:
     """Solve a problem with one solver, within its deadline whatever the backend does.
 
     Parameters
@@ -95,6 +108,8 @@ def solve(name: str, problem: Problem, options: SolveOptions, *, hint: Schedule 
         The instance and its limits.
     hint
         A valid schedule to start from, for solvers that can.
+    clock
+        Whose time the deadline is of; a new one by default.
 
     Returns
     -------
@@ -106,11 +121,11 @@ def solve(name: str, problem: Problem, options: SolveOptions, *, hint: Schedule 
     SolverMissingError
         If there is no such solver, or its backend is not installed.
     OptionError
-        If a hint is given to a solver that takes none, or the instance is too large for the solver.
+        If a hint is given to a solver that takes none, the deadline is to count work and the solver cannot, or the instance is
+        too large for it.
     NoPlanError
         If a slot has no live worker.
     """
-    started = time.monotonic()
     entry = _entry(name)
     if not is_installed(name):
         raise SolverMissingError(
@@ -120,9 +135,9 @@ def solve(name: str, problem: Problem, options: SolveOptions, *, hint: Schedule 
     if hint is not None and not entry.takes_hint:
         raise OptionError(f"solver {name} cannot start from a schedule; expected no hint")
     if not entry.in_child:
-        result: SolveResult = importlib.import_module(entry.module).solve(problem, options)
+        result: SolveResult = importlib.import_module(entry.module).solve(problem, options, clock)
         return result
-    return start(name, problem, options, hint=hint, started=started).wait()
+    return start(name, problem, options, hint=hint, clock=clock).wait()
 
 
 class RunningSolve:
@@ -132,16 +147,21 @@ class RunningSolve:
     """
 
     def __init__(
-        self, name: str, problem: Problem, options: SolveOptions, hint: Schedule | None, started: float
+        self,
+        name: str,
+        problem: Problem,
+        options: SolveOptions,
+        hint: Schedule | None,
+        deadline: Deadline,
+        started: float,
     ) -> None:
         self._name, self._problem, self._hint, self._started = name, problem, hint, started
+        self._clock = deadline.clock
         self._floor_ns = known_bound_ns(problem)
         self._child: ChildSearch | None = None
         if hint is None or time_schedule(problem, hint)[1] > self._floor_ns:
-            left = max(0.01, options.deadline_s - (time.monotonic() - started))
-            self._child = ChildSearch(
-                name, problem, replace(options, deadline_s=left), hint=hint, floor_ns=self._floor_ns
-            )
+            left = replace(options, deadline_s=max(0.01, deadline.left_s))
+            self._child = ChildSearch(name, problem, left, hint=hint, floor_ns=self._floor_ns)
 
     def cancel(self) -> None:
         """Have :meth:`wait` return at once with the best so far."""
@@ -161,6 +181,7 @@ class RunningSolve:
             found = Found(status=Status.FEASIBLE, schedule=None, bound_ns=0, detail="the hint meets the bound")
         else:
             outcome = self._child.wait()
+            self._clock.charge(outcome.found.work_s)
             if outcome.error_code == OptionError.code:
                 raise OptionError(outcome.detail)
             found = replace(outcome.found, detail=outcome.detail)
@@ -178,7 +199,12 @@ class RunningSolve:
 
 
 def start(
-    name: str, problem: Problem, options: SolveOptions, *, hint: Schedule | None = None, started: float | None = None
+    name: str,
+    problem: Problem,
+    options: SolveOptions,
+    *,
+    hint: Schedule | None = None,
+    clock: Clock | None = None,
 ) -> RunningSolve:
     """Start a solver that runs in a child process, without waiting for it.
 
@@ -186,16 +212,24 @@ def start(
     ------
     SolverMissingError
         If the solver is not one that runs in a child process, or no process can be started.
+    OptionError
+        If the deadline is to count work and the solver cannot.
     NoPlanError
         If a slot has no live worker.
     """
     entry = _entry(name)
     if not entry.in_child:
         raise SolverMissingError(f"solver {name} does not run in a child process; call solve instead")
-    began = time.monotonic() if started is None else started
+    if options.deterministic and not entry.counts_work:
+        raise OptionError(
+            f"solver {name} cannot count its work; expected a deadline of the wall clock",
+            hint="ask without deterministic, or another solver",
+        )
+    started, deadline = time.monotonic(), options.deadline(clock)
     if hint is None and entry.starts_from is not None:
-        hint = solve(entry.starts_from, problem, replace(options, deadline_s=options.deadline_s / 4)).schedule
-    return RunningSolve(name, problem, options, hint, began)
+        first = replace(options, deadline_s=options.deadline_s / 4)
+        hint = solve(entry.starts_from, problem, first, clock=deadline.clock).schedule
+    return RunningSolve(name, problem, options, hint, deadline, started)
 
 
 def _entry(name: str) -> Solver:

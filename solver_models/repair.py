@@ -8,17 +8,17 @@ its neighbours expect it. So few passes reach what many from constructed schedul
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
 from planner.bounds import best_bound
 from planner.problem import Problem
 from planner.schedule import IntColumn, Schedule
 from planner.timing import time_schedule
+from solver_models import work
 from solver_models.annealing.search import Order
 from solver_models.annealing.solve import MOST_ANNEALED_OPERATIONS, anneal_problem
 from solver_models.cells import Cell, find_cells
+from solver_models.clock import Deadline
 from solver_models.list_scheduling.routing import balanced_routing
 from solver_models.list_scheduling.search import ListRun, ListSearch
 from solver_models.result import SolveOptions
@@ -40,7 +40,7 @@ _STRETCHED_RESTARTS = 2
 """List schedules and annealing searches for each stretched pipeline: its last per mille is lost again in the cell."""
 
 
-def repair(lists: ListRun, options: SolveOptions, deadline: float) -> Order | None:
+def repair(lists: ListRun, options: SolveOptions, deadline: Deadline) -> Order | None:
     """Mend the fault-free schedule.
 
     Parameters
@@ -49,7 +49,9 @@ def repair(lists: ListRun, options: SolveOptions, deadline: float) -> Order | No
         Schedules of the whole instance, under the routing and with the target that are meant here too. A single cell that has all
         pipelines starts from the best of them too.
     options
-        Limits of the search; ``deadline`` is a value of ``time.monotonic()``.
+        The seed.
+    deadline
+        When to stop at the latest, but for the first schedules.
 
     Returns
     -------
@@ -61,54 +63,55 @@ def repair(lists: ListRun, options: SolveOptions, deadline: float) -> Order | No
     kinds = sorted(set(problem.microbatches) - {0})
     if len(kinds) > MOST_KINDS:
         return None
-    begun = time.monotonic()
-    spare = deadline - begun
+    span, clock = deadline.rest(), deadline.clock
     # As good as it gets, not as the target asks: what is left of it is what mending may cost.
     alone = [one_pipeline(problem, kind) for kind in kinds]
     bounds_ns = [best_bound(one).value_ns for one in alone]
+    clock.charge(sum(work.bounds_s(3 * one.num_stages * one.num_microbatches) for one in alone))
     # So many trials cost no more than one construction of the whole.
-    until, trials = begun + _FAULT_FREE_SHARE * spare, problem.num_pipelines
+    until, trials = span.share(_FAULT_FREE_SHARE), problem.num_pipelines
     fault_free = {
         kind: _solve_one(one, bound_ns, options, until, trials, restarts=None)
         for kind, one, bound_ns in zip(kinds, alone, bounds_ns, strict=True)
     }
-    cells = [Cell(problem, routing, pipelines, target_ns) for pipelines in find_cells(problem, routing)]
-    for cell, origin in zip(cells, _stretched_starts(cells, options, begun + _STRETCHED_SHARE * spare), strict=True):
+    cells = [Cell(problem, routing, pipelines, target_ns, clock) for pipelines in find_cells(problem, routing)]
+    for cell, origin in zip(cells, _stretched_starts(cells, options, span.share(_STRETCHED_SHARE)), strict=True):
         kind = max(cell.problem.microbatches)
         sound = starts_in_step(cell.problem, one_pipeline(problem, kind), fault_free[kind])
         cell.take_starts([sound] if origin is None else [sound, origin])
         cell.advance()
         if len(cell.pipelines) == problem.num_pipelines and lists.best:
             cell.offer(lists.best[0])
-    _work_on_worst(cells, target_ns, options, begun + _PASSES_SHARE * spare, deadline)
+    _work_on_worst(cells, target_ns, options, span.share(_PASSES_SHARE), deadline)
     orders = [cell.order() for cell in cells]
     found = [order for order in orders if order is not None]
     if len(found) < len(orders):
         return None
     schedule, period_ns = time_schedule(problem, _complete(problem, cells, found, fault_free))
+    clock.charge(work.timing_s(schedule.num_operations))
     return Order(network=search.network, schedule=schedule, period_ns=period_ns, solver=NAME)
 
 
 def _solve_one(
-    one: Problem, target_ns: int, options: SolveOptions, deadline: float, trials: int, restarts: int | None
+    one: Problem, target_ns: int, options: SolveOptions, deadline: Deadline, trials: int, restarts: int | None
 ) -> Schedule:
     """Schedule of a problem of one pipeline, from so many list schedules whatever the deadline."""
-    run = ListRun(ListSearch(one, balanced_routing(one), target_ns))
-    run.until(time.monotonic(), at_least=trials)
+    run = ListRun(ListSearch(one, balanced_routing(one), target_ns, deadline.clock))
+    run.until(deadline.share(0.0), at_least=trials)
     return anneal_problem(one, options, target_ns, deadline, lists=run, restarts=restarts).schedule
 
 
-def _stretched_starts(cells: list[Cell], options: SolveOptions, deadline: float) -> list[IntColumn | None]:
+def _stretched_starts(cells: list[Cell], options: SolveOptions, deadline: Deadline) -> list[IntColumn | None]:
     """Starts in step with each cell's stretched pipeline; ``None`` where there was no time. Equal ones are solved once."""
     problems = [stretched_pipeline(cell.problem, cell.routing) for cell in cells]
     distinct = [one for i, one in enumerate(problems) if one not in problems[:i]]
     solved: list[Schedule] = []
     for left in range(len(distinct), 0, -1):
-        now, one = time.monotonic(), distinct[len(solved)]
-        if now >= deadline:
+        one = distinct[len(solved)]
+        if deadline.passed:
             break
         target_ns = cells[problems.index(one)].target_ns
-        until = now + (deadline - now) / left
+        until = deadline.rest().share(1 / left)
         solved.append(_solve_one(one, target_ns, options, until, _STRETCHED_TRIALS, _STRETCHED_RESTARTS))
     starts: list[IntColumn | None] = []
     for cell, one in zip(cells, problems, strict=True):
@@ -118,17 +121,17 @@ def _stretched_starts(cells: list[Cell], options: SolveOptions, deadline: float)
 
 
 def _work_on_worst(
-    cells: list[Cell], target_ns: int, options: SolveOptions, passes_until: float, deadline: float
+    cells: list[Cell], target_ns: int, options: SolveOptions, passes_until: Deadline, deadline: Deadline
 ) -> None:
     """Improve whatever cell has the largest window, since it makes the period: passes first, then annealing."""
     while cells and (worst := max(cells, key=lambda cell: cell.window_ns)).window_ns > target_ns:
-        if time.monotonic() >= passes_until or not worst.advance():
+        if passes_until.passed or not worst.advance():
             break
     if any(cell.order() is None for cell in cells):
         return
     while cells and (worst := max(cells, key=lambda cell: cell.window_ns)).window_ns > target_ns:
         small = 3 * worst.problem.num_stages * worst.problem.num_microbatches <= MOST_ANNEALED_OPERATIONS
-        if not small or time.monotonic() >= deadline or not worst.anneal(deadline, options.seed):
+        if not small or deadline.passed or not worst.anneal(deadline, options.seed):
             break
 
 

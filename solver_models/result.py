@@ -9,6 +9,7 @@ from typing import Self
 
 from planner.errors import OptionError
 from planner.schedule import Schedule
+from solver_models.clock import Clock, Deadline, new_clock
 
 
 class Status(StrEnum):
@@ -35,14 +36,18 @@ class SolveOptions:
     Parameters
     ----------
     deadline_s
-        Wall-clock seconds, above 0 and at most 86,400, after which the best schedule so far is returned.
+        Seconds, above 0 and at most 86,400, after which the best schedule so far is returned: of the wall clock, or of work
+        where ``deterministic``.
     target_gap
         Relative gap to the bound at which solving may stop, 0 to 1.
     seed
         Seed of every random choice, 0 to 2**31 - 1.
     workers
-        Threads or processes a solver may use, 1 to 256. With 1 and a search that is not cut short by the deadline the answer is
-        reproducible byte for byte.
+        Threads or processes a solver may use, 1 to 256.
+    deterministic
+        Whether the deadline counts work, see :mod:`solver_models.clock`, so that the same problem, options and versions give the
+        same schedule byte for byte, whatever else the machine does. A work second takes about a second on an idle core; there is
+        no promise. Needs one worker. Without it only a search with one worker that no deadline cuts short is reproducible.
     memory_limit_bytes
         Address space a solver's child process may use; ``None`` for no limit.
 
@@ -56,6 +61,7 @@ class SolveOptions:
     target_gap: float = 0.0
     seed: int = 0
     workers: int = 1
+    deterministic: bool = False
     memory_limit_bytes: int | None = None
 
     def __post_init__(self) -> None:
@@ -67,8 +73,14 @@ class SolveOptions:
             raise OptionError(f"seed is {self.seed}; expected 0 to {2**31 - 1}")
         if not 1 <= self.workers <= 256:
             raise OptionError(f"workers is {self.workers}; expected 1 to 256")
+        if self.deterministic and self.workers != 1:
+            raise OptionError(f"workers is {self.workers}; expected 1 for a deterministic search")
         if self.memory_limit_bytes is not None and self.memory_limit_bytes < 2**20:
             raise OptionError(f"memory_limit_bytes is {self.memory_limit_bytes}; expected at least 1 MiB")
+
+    def deadline(self, clock: Clock | None = None) -> Deadline:
+        """The deadline from now on; by a new clock where none is given."""
+        return Deadline.after(self.deadline_s, clock or new_clock(deterministic=self.deterministic))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,13 +6,13 @@ return orders, whose exact times and periods :mod:`solver_models.finish` compute
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from planner.problem import Problem
 from planner.schedule import Schedule
+from solver_models.clock import Deadline
 from solver_models.result import SolveOptions, Status
 
 Report: TypeAlias = Callable[[Schedule, int], None]
@@ -40,8 +40,8 @@ class SearchInput:
         The instance and its limits.
     floor_ns
         A lower bound on the period that is known already, at least 0: a constraint and a reason to stop.
-    stop_at
-        ``time.monotonic()`` value by which the search must have returned.
+    deadline
+        By which the search must have returned; counts work where the options are deterministic.
     hint
         A valid schedule to start from, timed; ``None`` for none.
     """
@@ -50,12 +50,12 @@ class SearchInput:
     problem: Problem
     options: SolveOptions
     floor_ns: int
-    stop_at: float
+    deadline: Deadline
     hint: Schedule | None = None
 
     def left_s(self) -> float:
         """Seconds left until the search must have returned, at least 0."""
-        return max(0.0, self.stop_at - time.monotonic())
+        return self.deadline.left_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,19 +72,22 @@ class Found:
         Lower bound on the period that the search proved, at least 0.
     detail
         One line for people.
+    work_s
+        Work seconds that it took, at least 0, where work was counted.
     """
 
     status: Status
     schedule: Schedule | None
     bound_ns: int
     detail: str
+    work_s: float = 0.0
 
 
 class Search(Protocol):
-    """A solver's search; the same input gives the same answer unless the clock cuts it short."""
+    """A solver's search; the same input gives the same answer unless the wall clock cuts it short."""
 
     def __call__(self, given: SearchInput, report: Report) -> Found:
-        """Search until done or until ``given.stop_at``."""
+        """Search until done or until ``given.deadline``."""
         ...
 
 

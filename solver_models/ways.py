@@ -7,7 +7,6 @@ and do no harm to those. So both ways are planned, and staying in place where th
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -20,6 +19,7 @@ from planner.migration import Migration, apply_migrations, bound_estimate, worth
 from planner.optimizer_state import why_nobody_moves
 from planner.problem import Problem
 from solver_models import portfolio
+from solver_models.clock import Clock
 from solver_models.result import SolveOptions, SolveResult
 
 LEAST_SHARE = 0.05
@@ -35,21 +35,23 @@ class SolvedWay:
     result: SolveResult
 
 
-def solve_canonical(problem: Problem, options: SolveOptions) -> SolveResult:
-    """Best schedule of a problem's canonical problem.
+def solve_canonical(problem: Problem, options: SolveOptions, clock: Clock | None = None) -> SolveResult:
+    """Best schedule of a problem's canonical problem; by a new clock where none is given.
 
     Raises
     ------
     SolverError
         If the portfolio ends without a schedule: a bug of ours.
     """
-    result = portfolio.solve(canonical_problem(problem), options)
+    result = portfolio.solve(canonical_problem(problem), options, clock)
     if result.schedule is None or result.period_ns is None:
         raise SolverError(f"solver {result.solver} ended with {result.status} and no schedule: {result.detail}")
     return result
 
 
-def solve_best(problem: Problem, ways: Sequence[tuple[Migration, ...]], options: SolveOptions) -> SolvedWay:
+def solve_best(
+    problem: Problem, ways: Sequence[tuple[Migration, ...]], options: SolveOptions, clock: Clock | None = None
+) -> SolvedWay:
     """Plan each way that may be the best so far, and return the one with the shortest period; of equals the fewest moves.
 
     Parameters
@@ -60,16 +62,17 @@ def solve_best(problem: Problem, ways: Sequence[tuple[Migration, ...]], options:
         Migrations of each way, at least one; the most promising first. None of them is to stay in place.
     options
         Limits of all searches together.
+    clock
+        Whose time the deadline is of; a new one by default.
     """
-    until = time.perf_counter() + options.deadline_s
+    deadline = options.deadline(clock)
     best: SolvedWay | None = None
     for index, moves in enumerate(ways):
         moved = apply_migrations(problem, moves)
         if best is not None and best_bound(moved).value_ns > _period_ns(best.result):
             continue
-        left_s = (until - time.perf_counter()) / (len(ways) - index)
-        deadline_s = max(left_s, LEAST_SHARE * options.deadline_s)
-        result = solve_canonical(moved, replace(options, deadline_s=deadline_s))
+        deadline_s = max(deadline.left_s / (len(ways) - index), LEAST_SHARE * options.deadline_s)
+        result = solve_canonical(moved, replace(options, deadline_s=deadline_s), deadline.clock)
         found = SolvedWay(moves=moves, problem=moved, result=result)
         if best is None or (_period_ns(result), len(moves)) < (_period_ns(best.result), len(best.moves)):
             best = found

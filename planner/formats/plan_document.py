@@ -136,6 +136,7 @@ class ProvenanceForm(_Form):
     deadline_s: Annotated[float, Field(gt=0, allow_inf_nan=False)]
     target_gap: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     solver_workers: Count
+    deterministic: bool = False
     versions: dict[str, str]
 
 
@@ -223,6 +224,7 @@ def plan_from_facts(content: FactsForm, problem: Problem, schedule: Schedule, wa
         deadline_s=provenance.deadline_s,
         target_gap=provenance.target_gap,
         solver_workers=provenance.solver_workers,
+        deterministic=provenance.deterministic,
         versions=tuple(sorted(provenance.versions.items())),
         wall_s=wall_s,
     )

@@ -51,6 +51,7 @@ def plan_summary(plan: Plan) -> dict[str, Any]:
         "deadline_s": plan.deadline_s,
         "target_gap": plan.target_gap,
         "solver_workers": plan.solver_workers,
+        "deterministic": plan.deterministic,
         "versions": dict(plan.versions),
         "wall_s": plan.wall_s,
     }

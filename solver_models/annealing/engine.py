@@ -81,6 +81,8 @@ def anneal(
         Where the walk stands at the end.
     best_order, best_window
         The best order met, the first included, and its largest window.
+    tries, visits, passed
+        What took the time: moves drawn, nodes timed again or given another reach for them, and ranks between what they moved.
     """
     np.random.seed(seed)
     slots, total, workers = len(sync), len(order), len(first) - 1
@@ -103,13 +105,13 @@ def anneal(
     flags = np.zeros((total + 7) // 8 * 8, dtype=np.uint8)
     words = flags.view(np.int64)
     flags[:total] = 1
-    reach_again(state, fixed, sequence, flags, words, 0, total - 1, sink)
+    visits = reach_again(state, fixed, sequence, flags, words, 0, total - 1, sink)
     delayed = np.empty(total, dtype=np.int64)
     changed, old_end = np.empty(total, dtype=np.int64), np.empty(total, dtype=np.int64)
     best_order, best_window, best_energy = order.copy(), window, energy
     cooling = (cold / hot) ** (1.0 / max(1, moves))
     temperature = hot
-    judged, tries = 0, 0
+    judged, tries, passed = 0, 0, 0
     while judged < moves and tries < 20 * moves and best_window > target:
         tries += 1
         here, there = draw(order, first, state, fixed, window, target)
@@ -123,6 +125,7 @@ def anneal(
         b_low, b_high = (here + 1, there) if there > here else (here, here)
         a_first, a_last, b_first, b_last = order[place_low], order[b_low - 1], order[b_low], order[b_high]
         low, high = state[a_first, RANK], state[b_last, RANK]
+        passed += high - low
         previous, following = state[a_first, BEFORE], state[b_last, AFTER]
         swap_blocks(state, w, firsts, lasts, a_first, a_last, b_first, b_last)
         allowance = -temperature * np.log(1.0 - np.random.random())
@@ -146,12 +149,14 @@ def anneal(
                 changed,
                 old_end,
             )
+            visits += num_delayed
             if local <= window + allowance:
                 changes = time_rest(
                     state, fixed, sequence, flags, words, high, following, release, changed, old_end, changes
                 )
                 new_window, excess = windows(state, fixed, firsts, lasts, begin, sync, target, joint)
                 accepted = new_window + _EXCESS_SHARE * excess <= energy + allowance
+        visits += changes
         if not accepted:
             for i in range(changes):
                 state[changed[i], END] = old_end[i]
@@ -171,9 +176,9 @@ def anneal(
             sink[:] = sync - begin
             flags[:total] = 1
             low, high = 0, total - 1
-        reach_again(state, fixed, sequence, flags, words, low, high, sink)
+        visits += reach_again(state, fixed, sequence, flags, words, low, high, sink)
         window, energy = new_window, new_window + _EXCESS_SHARE * excess
         if window < best_window or (window == best_window and energy < best_energy):
             best_window, best_energy = window, energy
             best_order[:] = order
-    return order, best_order, best_window
+    return order, best_order, best_window, tries, visits, passed

@@ -246,9 +246,15 @@ def reach_again(
     needed: int,
     high: int,
     sink: IntColumn,
-) -> None:
-    """Find the reaches of flagged ranks, the lowest ``needed`` and the highest ``high``, again, and of what that moves."""
-    slots, rank = len(sink), high
+) -> int:
+    """Find the reaches of flagged ranks, the lowest ``needed`` and the highest ``high``, again, and of what that moves.
+
+    Returns
+    -------
+    int
+        How many were found again.
+    """
+    slots, rank, visits = len(sink), high, 0
     while rank >= needed:
         if flags[rank] == 0:
             rank -= 8 if rank % 8 == 7 and words[rank // 8] == 0 else 1
@@ -256,6 +262,7 @@ def reach_again(
         flags[rank] = 0
         x = sequence[rank]
         rank -= 1
+        visits += 1
         following, y, z = state[x, AFTER], fixed[x, NEXT], fixed[x, OTHER_NEXT]
         reach = state[following, REACH] if following >= 0 else sink[fixed[x, WORKER] % slots]
         if y >= 0:
@@ -270,3 +277,4 @@ def reach_again(
             if y >= 0:
                 flags[state[y, RANK]] = 1
                 needed = min(needed, state[y, RANK])
+    return visits

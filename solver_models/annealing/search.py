@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,8 +9,10 @@ import numpy as np
 from planner.problem import Optimizer, Problem
 from planner.schedule import IntColumn, Schedule
 from planner.timing import time_schedule
+from solver_models import work
 from solver_models.annealing.engine import anneal
 from solver_models.annealing.state import fixed_rows, kin_of
+from solver_models.clock import WALL_CLOCK, Clock, Deadline
 from solver_models.list_scheduling.network import Network, nodes_of, schedule_in_order
 
 NAME = "annealing"
@@ -40,8 +41,9 @@ class Order:
     solver: str
 
 
-def timed_order(problem: Problem, network: Network, order: Schedule, solver: str) -> Order:
+def timed_order(problem: Problem, network: Network, order: Schedule, solver: str, clock: Clock = WALL_CLOCK) -> Order:
     """Time an order exactly."""
+    clock.charge(work.timing_s(order.num_operations))
     schedule, period = time_schedule(problem, order)
     return Order(network=network, schedule=schedule, period_ns=period, solver=solver)
 
@@ -66,7 +68,7 @@ class Annealer:
         self._scale = max(1.0, float(network.duration.max()))
         self._nodes = int((network.worker >= 0).sum())
 
-    def improve(self, order: Order, *, deadline: float, seed: int, stagnation: int = 4) -> Order:
+    def improve(self, order: Order, *, deadline: Deadline, seed: int, stagnation: int = 4) -> Order:
         """Anneal in rounds until the target, the deadline, or ``stagnation`` rounds in a row without a gain.
 
         Parameters
@@ -74,12 +76,12 @@ class Annealer:
         order
             Where to start.
         deadline
-            Value of ``time.monotonic()`` not to pass by more than a slice of a round.
+            Is not passed by more than a slice of a round.
         seed
-            Of all random choices; a search that the deadline does not cut is reproducible.
+            Of all random choices.
         """
         best, idle, number = order, 0, 0
-        while best.period_ns > self._target_ns and idle < stagnation and time.monotonic() < deadline:
+        while best.period_ns > self._target_ns and idle < stagnation and not deadline.passed:
             candidate = self.round(best, deadline, seed, number, idle)
             number += 1
             if candidate.period_ns < best.period_ns:
@@ -88,7 +90,7 @@ class Annealer:
                 idle += 1
         return best
 
-    def round(self, order: Order, deadline: float, seed: int, number: int, idle: int) -> Order:
+    def round(self, order: Order, deadline: Deadline, seed: int, number: int, idle: int) -> Order:
         """Cool once from an order; return the best order met, which may be the first.
 
         Parameters
@@ -113,7 +115,7 @@ class Annealer:
         best_places, best_window = places, 2**62
         for piece in range(slices):
             temperature = hot * cooling**piece * self._scale
-            places, met, window = anneal(
+            places, met, window, *counts = anneal(
                 places,
                 first,
                 self._fixed,
@@ -130,11 +132,13 @@ class Annealer:
                 temperature * cooling,
                 seed + 7919 * number + piece,
             )
+            deadline.clock.charge(work.annealing_s(self._nodes, *counts))
             if window < best_window:
                 best_places, best_window = met, window
-            if best_window <= self._target_ns or time.monotonic() >= deadline:
+            if best_window <= self._target_ns or deadline.passed:
                 break
-        return timed_order(self._problem, network, schedule_in_order(self._problem, network, best_places), NAME)
+        found = schedule_in_order(self._problem, network, best_places)
+        return timed_order(self._problem, network, found, NAME, deadline.clock)
 
     def _releases(self, schedule: Schedule) -> IntColumn:
         """First start of each slot in a timed schedule; one release for all where the slots share a window."""

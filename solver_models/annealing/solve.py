@@ -8,7 +8,9 @@ import numpy as np
 
 from planner.bounds import best_bound
 from planner.problem import Problem
+from solver_models import work
 from solver_models.annealing.search import NAME, Annealer, Order, timed_order
+from solver_models.clock import Clock, Deadline
 from solver_models.list_scheduling.routing import balanced_routing
 from solver_models.list_scheduling.search import ListRun, ListSearch, Trial
 from solver_models.list_scheduling.solve import NAME as LIST_SCHEDULING
@@ -28,7 +30,7 @@ def anneal_problem(
     problem: Problem,
     options: SolveOptions,
     target_ns: int,
-    deadline: float,
+    deadline: Deadline,
     *,
     lists: ListRun | None = None,
     found: Order | None = None,
@@ -39,9 +41,11 @@ def anneal_problem(
     Parameters
     ----------
     problem, options
-        The instance and its limits; ``deadline`` is a value of ``time.monotonic()``.
+        The instance and the seed.
     target_ns
         Period at which to stop.
+    deadline
+        When to stop at the latest, but for a first list schedule.
     lists
         List schedules tried before; they are gone on with. By default they begin here, under the balanced routing.
     found
@@ -54,26 +58,25 @@ def anneal_problem(
     Order
         The best one found.
     """
-    begun = time.monotonic()
     large = 3 * problem.num_stages * problem.num_microbatches > MOST_ANNEALED_OPERATIONS
-    list_deadline = deadline if large else begun + LIST_SHARE * (deadline - begun)
+    clock, listing = deadline.clock, deadline if large else deadline.rest().share(LIST_SHARE)
     rng = np.random.default_rng(options.seed)
-    lists = lists or ListRun(ListSearch(problem, balanced_routing(problem), target_ns))
-    starts = [_best_order(problem, lists.until(list_deadline))] + ([found] if found is not None else [])
+    lists = lists or ListRun(ListSearch(problem, balanced_routing(problem), target_ns, clock))
+    starts = [_best_order(problem, lists.until(listing), clock)] + ([found] if found is not None else [])
     best = min(starts, key=lambda order: order.period_ns)
-    if large or best.period_ns <= target_ns or time.monotonic() >= deadline:
+    if large or best.period_ns <= target_ns or deadline.passed:
         return best
     for _ in range(_ROUTINGS if problem.dead or problem.speeds_ppm else 0):
-        if time.monotonic() >= list_deadline:
+        if listing.passed:
             break
-        other = ListRun(ListSearch(problem, balanced_routing(problem, rng), target_ns))
-        starts.append(_best_order(problem, other.until(list_deadline)))
+        other = ListRun(ListSearch(problem, balanced_routing(problem, rng), target_ns, clock))
+        starts.append(_best_order(problem, other.until(listing), clock))
     starts.sort(key=lambda order: order.period_ns)
     best = starts[0]
     if restarts is None:
         restarts = max(_LEAST_RESTARTS, int(_RESTARTS_PER_OPERATION * len(starts[0].schedule.kind)))
     for restart in range(restarts):
-        if best.period_ns <= target_ns or time.monotonic() >= deadline:
+        if best.period_ns <= target_ns or deadline.passed:
             break
         # Every other restart goes on from the best so far, the rest from the other starts in turn.
         origin = best if restart % 2 == 0 else starts[(restart // 2 + 1) % len(starts)]
@@ -83,8 +86,8 @@ def anneal_problem(
     return best
 
 
-def solve(problem: Problem, options: SolveOptions) -> SolveResult:
-    """Solve by annealing from list schedules.
+def solve(problem: Problem, options: SolveOptions, clock: Clock | None = None) -> SolveResult:
+    """Solve by annealing from list schedules; the clock is a new one by default.
 
     Raises
     ------
@@ -92,12 +95,14 @@ def solve(problem: Problem, options: SolveOptions) -> SolveResult:
         If a slot has no live worker or memory does not hold one microbatch.
     """
     started = time.monotonic()
+    deadline = options.deadline(clock)
     problem.require_plannable()
     bound = best_bound(problem).value_ns
-    best = anneal_problem(problem, options, int(bound * (1 + options.target_gap)), started + options.deadline_s)
+    deadline.clock.charge(work.bounds_s(3 * problem.num_stages * problem.num_microbatches))
+    best = anneal_problem(problem, options, int(bound * (1 + options.target_gap)), deadline)
     return SolveResult.found(NAME, best.schedule, best.period_ns, bound, time.monotonic() - started)
 
 
-def _best_order(problem: Problem, trials: list[Trial]) -> Order:
-    timed = [timed_order(problem, trial.network, trial.order(problem), LIST_SCHEDULING) for trial in trials[:3]]
+def _best_order(problem: Problem, trials: list[Trial], clock: Clock) -> Order:
+    timed = [timed_order(problem, trial.network, trial.order(problem), LIST_SCHEDULING, clock) for trial in trials[:3]]
     return min(timed, key=lambda order: order.period_ns)

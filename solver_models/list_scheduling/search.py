@@ -8,7 +8,6 @@ then schedule the time-reversed network by the latest ends and again forward by 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice, product
@@ -22,6 +21,8 @@ from planner.errors import InvalidScheduleError
 from planner.problem import Optimizer, Problem
 from planner.schedule import IntColumn, Schedule
 from planner.timing import time_schedule
+from solver_models import work
+from solver_models.clock import WALL_CLOCK, Clock, Deadline
 from solver_models.list_scheduling.engine import RULE_PRIORITY, RULE_ROUNDS, construct
 from solver_models.list_scheduling.network import Network, build_network, order_by_turn, reverse, schedule_in_order
 
@@ -61,13 +62,17 @@ class ListSearch:
         Shape ``(sum(M), V)``.
     target_ns
         Period that counts as good enough; the lower bound serves.
+    clock
+        Is told what schedules cost.
     """
 
-    def __init__(self, problem: Problem, routing: IntColumn, target_ns: int) -> None:
+    def __init__(self, problem: Problem, routing: IntColumn, target_ns: int, clock: Clock = WALL_CLOCK) -> None:
         self.problem = problem
         self.routing = routing
         self.target_ns = target_ns
+        self.clock = clock
         self.network = build_network(problem, routing)
+        clock.charge(work.network_s(len(self.network.worker)))
         self._joint = problem.optimizer is Optimizer.GLOBAL
         sync = np.array([slot.sync_ns for slot in problem.slots], dtype=np.int64)
         self._sync = np.full_like(sync, sync.max()) if self._joint else sync
@@ -116,6 +121,7 @@ class ListSearch:
             Wait for something more urgent that arrives within this share of a forward.
         """
         backward = reverse(self.network)
+        self.clock.charge(work.network_s(len(backward.worker)))
         patience = np.full(self.network.num_workers, int(patience_share * self._forward_ns), dtype=np.int64)
         for _ in range(_PASSES):
             latest_first = -(start + self.network.duration)
@@ -143,6 +149,7 @@ class ListSearch:
     def _construct(
         self, network: Network, rule: int, priority: IntColumn, patience: IntColumn, budget: IntColumn, limit: IntColumn
     ) -> tuple[IntColumn, IntColumn]:
+        self.clock.charge(work.construction_s(len(network.worker)))
         start, turn = construct(
             rule,
             network.chunks,
@@ -198,13 +205,13 @@ class ListRun:
         """Whether the best trial's window is within the target."""
         return bool(self.best) and self.best[0].window_ns <= self.search.target_ns
 
-    def until(self, deadline: float, *, at_least: int = 1) -> list[Trial]:
-        """Try on until the target is met, the portfolio ends or ``time.monotonic()`` passes the deadline.
+    def until(self, deadline: Deadline, *, at_least: int = 1) -> list[Trial]:
+        """Try on until the target is met, the portfolio ends or the deadline has passed.
 
         Parameters
         ----------
         deadline
-            Value of ``time.monotonic()``.
+            Of the clock that the search is charged by.
         at_least
             Trials to make whatever the deadline, at least 1.
 
@@ -213,7 +220,7 @@ class ListRun:
         list of Trial
             The best so far, at least one.
         """
-        while not self.met and (self.num_tried < at_least or time.monotonic() < deadline):
+        while not self.met and (self.num_tried < at_least or not deadline.passed):
             trial = next(self._more, None)
             self.num_tried += 1
             if trial is None:
@@ -239,9 +246,10 @@ class ListRun:
             yield from self.search.passes(origin.start, share)
 
 
-def best_timed(problem: Problem, trials: list[Trial], most: int = 3) -> tuple[Schedule, int]:
+def best_timed(problem: Problem, trials: list[Trial], clock: Clock = WALL_CLOCK, most: int = 3) -> tuple[Schedule, int]:
     """Time the most promising trials exactly and return the one of the smallest period."""
     timed = [time_schedule(problem, trial.order(problem)) for trial in trials[:most]]
+    clock.charge(len(timed) * work.timing_s(timed[0][0].num_operations))
     return min(timed, key=lambda pair: pair[1])
 
 

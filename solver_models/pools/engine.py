@@ -72,6 +72,8 @@ def construct_pooled(
     start, turn, runs : arrays of int64, shapes ``(N, P, 3)`` twice and ``(N, P)``
         Start of each operation and how many were started before it (-1 for a W that a stage does not have), and the pipeline that
         runs each microbatch; ``start[0, 0, 0]`` is -1 where it came to a standstill.
+    looks : int
+        How many microbatches were looked at in all: what took the time.
     """
     total, (pipelines, slots) = len(rank), most.shape
     start = np.full((total, slots, 3), -1, dtype=np.int64)
@@ -89,13 +91,14 @@ def construct_pooled(
     look = np.full(slots, NEVER, dtype=np.int64)
     look[0] = 0
     done, operations = 0, total * slots * 2 + total * int(split.sum())
-    wants = np.zeros(pipelines, dtype=np.bool_)
+    wants, looks = np.zeros(pipelines, dtype=np.bool_), 0
     while done < operations:
         s = int(np.argmin(look))
         now = look[s]
         if now >= NEVER:
             start[0, 0, 0] = -1
-            return start, turn, runs
+            return start, turn, runs, looks
+        looks += total
         waiting, next_forward = _forwards(ready, runs, s, now)
         again = next_forward
         for k in range(pipelines):
@@ -104,6 +107,7 @@ def construct_pooled(
                 again = min(again, free[k, s] if free[k, s] > now else NEVER)
                 continue
             own = mine[k, s, : count[k, s, 0]]
+            looks += len(own)
             m, next_backward = _backwards(ready, start, rank, own, s, now)
             again = min(again, next_backward)
             kind = 1
@@ -138,6 +142,7 @@ def construct_pooled(
                 ready[m, s - 1, 1] = free[k, s] + transfer[s - 1]
                 look[s - 1] = min(look[s - 1], ready[m, s - 1, 1])
         while wants.any():
+            looks += total
             m = _earliest_forward(ready, runs, rank, s, now)
             near = -1
             if preference != ANYONE:
@@ -160,7 +165,7 @@ def construct_pooled(
             else:
                 ready[m, s, 1] = free[k, s]
         look[s] = again
-    return start, turn, runs
+    return start, turn, runs, looks
 
 
 @njit(cache=True)

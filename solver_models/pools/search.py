@@ -7,7 +7,6 @@ sound slots too: the microbatches of a broken pipeline then flow through all oth
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
@@ -18,8 +17,10 @@ import numpy.typing as npt
 from planner.operation import Kind, Worker
 from planner.problem import Optimizer, Problem
 from planner.schedule import IntColumn
+from solver_models import work
 from solver_models.annealing.search import Order, timed_order
-from solver_models.list_scheduling.network import UNLIMITED_BYTES, build_network, order_by_turn, schedule_in_order
+from solver_models.clock import WALL_CLOCK, Clock, Deadline
+from solver_models.list_scheduling.network import UNLIMITED_BYTES, order_by_turn, schedule_in_order
 from solver_models.list_scheduling.routing import most_loads
 from solver_models.list_scheduling.search import ListSearch, Trial, largest_window
 from solver_models.pools.engine import ANYONE, HOME, PIPELINE, construct_pooled
@@ -91,10 +92,13 @@ class PoolSearch:
         One that :func:`can_pool` allows, every slot with a live worker.
     target_ns
         Period that counts as good enough; the lower bound serves.
+    clock
+        Is told what schedules cost.
     """
 
-    def __init__(self, problem: Problem, target_ns: int) -> None:
-        self.problem, self.target_ns = problem, target_ns
+    def __init__(self, problem: Problem, target_ns: int, clock: Clock = WALL_CLOCK) -> None:
+        self.problem, self.target_ns, self.clock = problem, target_ns, clock
+        self._operations = 3 * problem.num_stages * problem.num_microbatches
         # Stage v need not lie in slot v; the engine counts slots in the order of their stages.
         self._slot_of = np.array(problem.slot_of_stage, dtype=np.int64)
         slots = [problem.slots[s] for s in problem.slot_of_stage]
@@ -132,7 +136,7 @@ class PoolSearch:
         most = np.where(self._even > 0, np.minimum(most, len(rank)), 0)
         # Where nobody may have more than an even share, only so many may reach it.
         few = (most > 0).sum(axis=0) - np.where((most == self._even).all(axis=0), self._even.sum(axis=0) - len(rank), 0)
-        start, turn, routing = construct_pooled(
+        start, turn, routing, looks = construct_pooled(
             rank,
             self._home,
             self._duration,
@@ -150,6 +154,7 @@ class PoolSearch:
             (rule.margin_share * self._cost[:, Kind.W]).astype(np.int64),
             rule.preference,
         )
+        self.clock.charge(work.pooled_s(self._operations, looks))
         if start[0, 0, 0] < 0:
             return None
         return PoolTrial(
@@ -162,6 +167,7 @@ class PoolSearch:
 
     def renamed(self, trial: PoolTrial) -> PoolTrial:
         """The same schedule with names of workers and microbatches by which more are at home."""
+        self.clock.charge(work.naming_s(self._operations, self.problem.num_pipelines))
         by_microbatch = trial.start.reshape(len(trial.routing), -1)
         named, routing = near_home(self.problem, trial.routing, by_microbatch[:, Kind.F])
         return replace(
@@ -196,11 +202,11 @@ class PoolRun:
         self.best: list[PoolTrial] = []
         """Trials kept so far, the best by window first."""
 
-    def until(self, deadline: float) -> Order | None:
-        """Try until the target is met, nothing is left to try or ``time.monotonic()`` passes the deadline; the best order."""
+    def until(self, deadline: Deadline) -> Order | None:
+        """Try until the target is met, nothing is left to try or the deadline has passed; the best order."""
         target = self.search.target_ns
         for rule, rank in self._attempts():
-            if time.monotonic() >= deadline or (self.best and self.best[0].window_ns <= target):
+            if deadline.passed or (self.best and self.best[0].window_ns <= target):
                 break
             trial = self.search.construct(rule, rank)
             if trial is not None:
@@ -209,7 +215,7 @@ class PoolRun:
                 del self.best[_KEPT:]
         found: list[Order] = []
         for trial in self.best:
-            if found and (time.monotonic() >= deadline or min(order.period_ns for order in found) <= target):
+            if found and (deadline.passed or min(order.period_ns for order in found) <= target):
                 break
             found.extend(self._orders(trial, deadline))
         return min(found, key=lambda order: order.period_ns, default=None)
@@ -230,21 +236,20 @@ class PoolRun:
         for _ in range(_SHUFFLES if self.best else 0):
             yield self.best[0].rule, self.search.rank(_SHUFFLED_SHARE * self._rng.random(len(rank)))
 
-    def _orders(self, trial: PoolTrial, deadline: float) -> Iterator[Order]:
+    def _orders(self, trial: PoolTrial, deadline: Deadline) -> Iterator[Order]:
         """The trial's own order, and the best of forward-backward passes from it."""
-        problem = self.search.problem
+        problem, clock = self.search.problem, self.search.clock
         trial = self.search.renamed(trial)
-        network = build_network(problem, trial.routing)
-        order = schedule_in_order(problem, network, order_by_turn(network, trial.turn))
-        yield timed_order(problem, network, order, NAME)
-        lists = ListSearch(problem, trial.routing, self.search.target_ns)
+        lists = ListSearch(problem, trial.routing, self.search.target_ns, clock)
+        order = schedule_in_order(problem, lists.network, order_by_turn(lists.network, trial.turn))
+        yield timed_order(problem, lists.network, order, NAME, clock)
         passes: list[Trial] = []
         for share in _PASS_PATIENCE_SHARES:
-            if time.monotonic() < deadline:
+            if not deadline.passed:
                 passes.extend(lists.passes(trial.start, share))
         if passes:
             best = min(passes, key=lambda kept: kept.window_ns)
-            yield timed_order(problem, best.network, best.order(problem), NAME)
+            yield timed_order(problem, best.network, best.order(problem), NAME, clock)
 
 
 def _durations(problem: Problem) -> IntColumn:

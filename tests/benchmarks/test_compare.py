@@ -84,6 +84,17 @@ def test_plans_that_should_come_again_and_do_not_are_told(columns: dict[str, Any
     assert compare([before], [before]).unrepeated == ()
 
 
+def test_work_is_not_compared_with_seconds() -> None:
+    """But for what looks at no deadline."""
+    with pytest.raises(
+        BenchmarkMismatchError, match="by the work clock in one file and by the wall clock in the other"
+    ):
+        compare([make_row(clock="work")], [make_row(clock="wall")])
+    for clock in ("work", "wall", "none"):
+        found = compare([make_row(clock=clock)], [make_row(clock=clock), make_row(seed=1)])
+        assert (found.plans, found.same_plans) == (1, 1)
+
+
 def test_files_that_cannot_be_compared_are_told() -> None:
     """Without a row in common, or of different problems of the same name."""
     with pytest.raises(BenchmarkMismatchError, match="no row in common"):

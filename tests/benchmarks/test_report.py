@@ -54,6 +54,19 @@ def test_gaps_are_to_the_best_bound_that_any_row_knows() -> None:
     assert "1 rows failed" in measured(made)
 
 
+def test_what_deadlines_count_is_told() -> None:
+    """Work, but for the integer program; or seconds."""
+    ours = make_row(clock="work", repeats="always")
+    program = make_row(solver="milp_cbc", clock="wall", repeats="unless cut")
+    assert "Deadlines count work, so that the same seeds give the same plans." in measured(view(ours))
+    assert "but for those of milp_cbc: seconds of the wall clock." in measured(view(ours, program))
+    assert "Deadlines are seconds of the wall clock." in measured(view(make_row(clock="wall"), program))
+    assert "No deadline was looked at." in measured(view(make_row(solver="naive")))
+    text = summaries(view(ours, program))
+    assert "| small | portfolio | 5 | 1 | 1 | 1 | 0.000 % | 0.000 % | 0.50 | 0.50 | always |" in text
+    assert "| 0.50 | 0.50 | unless cut |" in text
+
+
 def test_what_has_no_plan_is_told_by_why() -> None:
     """By deadline, not applicable, not installed: each its own mark."""
     rows = [

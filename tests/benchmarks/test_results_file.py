@@ -20,7 +20,7 @@ ROW = make_row()
 def path(tmp_path: Path) -> Path:
     """A file of two rows."""
     path = tmp_path / "results.jsonl"
-    with ResultsWriter(path, ["small"]) as file:
+    with ResultsWriter(path, ["small"], "work") as file:
         file.add(ROW)
         file.add(make_row(solver="naive", status="feasible", period_ns=None, gap=None, forced=("commit",)))
     return path
@@ -42,7 +42,7 @@ def test_a_half_written_last_row_is_dropped_and_cut_off(path: Path, left: str) -
     path.write_bytes(whole + left.encode())
     assert read_results(path).cut_short
     assert len(read_results(path).rows) == 2
-    with ResultsWriter(path, ["small"]) as file:
+    with ResultsWriter(path, ["small"], "work") as file:
         assert file.cut_short
         assert path.read_bytes() == whole
         file.add(make_row(solver="reroute"))
@@ -56,7 +56,7 @@ def test_a_file_without_a_whole_header_begins_anew(tmp_path: Path, left: bytes) 
     path.write_bytes(left)
     with pytest.raises(BenchmarkFileError, match="no whole line"):
         read_results(path)
-    with ResultsWriter(path, ["small"]) as file:
+    with ResultsWriter(path, ["small"], "work") as file:
         assert file.rows == ()
     assert read_results(path).rows == ()
 
@@ -81,12 +81,12 @@ def edit(path: Path, number: int, **changes: Any) -> None:
 
 
 @pytest.mark.parametrize("number", [0, 2])
-@pytest.mark.parametrize("version", [2, 0, "1", None])
+@pytest.mark.parametrize("version", [1, 0, "2", None])
 def test_another_version_is_refused(path: Path, number: int, version: object) -> None:
     """In the header and in any row, naming the line; and nothing is written to the file."""
     edit(path, number, schema_version=version)
     before = path.read_bytes()
-    for use in (lambda: read_results(path), lambda: ResultsWriter(path, ["small"])):
+    for use in (lambda: read_results(path), lambda: ResultsWriter(path, ["small"], "work")):
         with pytest.raises(BenchmarkVersionError, match=f"line {number + 1}: schema_version"):
             use()
     assert path.read_bytes() == before
@@ -146,15 +146,23 @@ def test_other_suites_are_refused(path: Path) -> None:
     """Rows of two runs would stand in one file; the file stays as it was."""
     before = path.read_bytes()
     with pytest.raises(BenchmarkMismatchError, match="of the suites small; expected grid"):
-        ResultsWriter(path, ["grid"])
+        ResultsWriter(path, ["grid"], "work")
+    assert path.read_bytes() == before
+
+
+def test_deadlines_that_count_something_else_are_refused(path: Path) -> None:
+    """Rows that reproduce would stand beside rows that do not."""
+    before = path.read_bytes()
+    with pytest.raises(BenchmarkMismatchError, match="by the work clock; expected the wall clock"):
+        ResultsWriter(path, ["small"], "wall")
     assert path.read_bytes() == before
 
 
 def test_two_runs_do_not_add_to_one_file(path: Path) -> None:
     """The second is told; afterwards it may."""
-    with ResultsWriter(path, ["small"]), pytest.raises(BenchmarkFileError, match="another run"):
-        ResultsWriter(path, ["small"])
-    with ResultsWriter(path, ["small"]) as file:
+    with ResultsWriter(path, ["small"], "work"), pytest.raises(BenchmarkFileError, match="another run"):
+        ResultsWriter(path, ["small"], "work")
+    with ResultsWriter(path, ["small"], "work") as file:
         assert len(file.rows) == 2
 
 
@@ -163,6 +171,6 @@ def test_files_that_cannot_be_opened_are_told(tmp_path: Path) -> None:
     with pytest.raises(BenchmarkFileError, match="cannot be read"):
         read_results(tmp_path / "missing.jsonl")
     with pytest.raises(BenchmarkFileError, match="cannot write"):
-        ResultsWriter(tmp_path, ["small"])
+        ResultsWriter(tmp_path, ["small"], "work")
     with pytest.raises(BenchmarkFileError, match="no regular file"):
-        ResultsWriter(Path(os.devnull), ["small"])
+        ResultsWriter(Path(os.devnull), ["small"], "work")

@@ -136,8 +136,8 @@ def test_another_machine_or_other_packages_are_refused(
 @pytest.mark.parametrize(
     ("line", "changes", "code"),
     [
-        (0, {"schema_version": 2}, "benchmark_version"),
-        (3, {"schema_version": 2}, "benchmark_version"),
+        (0, {"schema_version": 1}, "benchmark_version"),
+        (3, {"schema_version": 1}, "benchmark_version"),
         (0, {"format": "replan-plan"}, "benchmark_file_invalid"),
         (2, {"status": "splendid"}, "benchmark_file_invalid"),
         (2, {"instance_sha256": "0" * 64}, "benchmark_mismatch"),
@@ -189,7 +189,7 @@ def test_a_killed_run_is_gone_on_with(tmp_path: Path) -> None:
         first.send_signal(signal.SIGKILL)
     wait_until(lambda: not workers_of(first.pid))
     with path.open("ab") as file:
-        file.write(b'{"schema_version":1,"sui')
+        file.write(b'{"schema_version":2,"sui')
     there = len(read_results(path).rows)
     assert run([*command[3:], "--force"]) == 0
     rows = read_results(path).rows

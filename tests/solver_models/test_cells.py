@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
 from planner.operation import Worker
@@ -11,6 +9,7 @@ from planner.problem import Problem, Slot, Stage
 from planner.timing import time_schedule
 from planner.validation import require_valid
 from solver_models.cells import Cell, find_cells
+from solver_models.clock import Deadline
 from solver_models.list_scheduling.routing import balanced_routing
 from solver_models.list_scheduling.search import ListSearch
 
@@ -71,7 +70,7 @@ def test_annealing_keeps_the_best_and_every_constraint() -> None:
     cell.take_starts([np.arange(3 * 4 * 20, dtype=np.int64)])
     cell.advance()
     before = cell.window_ns
-    cell.anneal(time.monotonic() + 60, 1)
+    cell.anneal(Deadline.after(60), 1)
     assert cell.window_ns < before
     order = cell.order()
     assert order is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from hypothesis import given
@@ -13,6 +12,7 @@ from planner.operation import Kind, Worker
 from planner.problem import Optimizer, Problem, Slot, Stage
 from solver_models import cp_sat
 from solver_models import cp_sat_model as build
+from solver_models.clock import Deadline
 from solver_models.cp_sat_search import search, window_period_ns
 from solver_models.result import SolveOptions, Status
 from solver_models.routing import free_routing, groups, home_routing, symmetric_peers
@@ -58,7 +58,7 @@ def test_without_a_floor_the_model_proves_its_own_bound() -> None:
             problem=unit_problem(1, 1, 2),
             options=options(),
             floor_ns=0,
-            stop_at=time.monotonic() + 60,
+            deadline=Deadline.after(60.0),
         ),
         ignore_report,
     )

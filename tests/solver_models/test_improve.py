@@ -14,6 +14,7 @@ from planner.schedule import Schedule
 from planner.timing import time_schedule
 from planner.validation import require_valid
 from solver_models import improve
+from solver_models.clock import Deadline
 from solver_models.cp_sat_search import window_period_ns
 from solver_models.improve_neighbourhoods import (
     choose_neighbourhood,
@@ -66,7 +67,11 @@ def test_it_starts_from_the_list_schedule() -> None:
 def test_the_search_itself_needs_a_hint() -> None:
     """In a child there is no list schedule."""
     given = SearchInput(
-        solver="improve", problem=unit_problem(1, 1, 1), options=SolveOptions(), floor_ns=0, stop_at=0.0
+        solver="improve",
+        problem=unit_problem(1, 1, 1),
+        options=SolveOptions(),
+        floor_ns=0,
+        deadline=Deadline.after(0.0),
     )
     with pytest.raises(OptionError, match="no schedule to start from"):
         search(given, ignore_report)

@@ -20,6 +20,7 @@ from planner.plan import Plan, PlanStatus
 from planner.plan_check import check_plan
 from planner.problem import Problem
 from solver_models import portfolio
+from solver_models.clock import Clock
 from solver_models.planning import make_plan, make_reference
 from solver_models.result import SolveOptions, SolveResult, Status
 from solver_models.warm_up import warm_up
@@ -203,8 +204,8 @@ def test_what_a_solver_could_not_do_is_noted(job: Job, monkeypatch: pytest.Monke
     assert not plan_for(job, "n06").hindered
     genuine = portfolio.solve
 
-    def fell_back(problem: Problem, options: SolveOptions) -> SolveResult:
-        return replace(genuine(problem, options), failure="cp_sat was killed")
+    def fell_back(problem: Problem, options: SolveOptions, clock: Clock) -> SolveResult:
+        return replace(genuine(problem, options, clock), failure="cp_sat was killed")
 
     monkeypatch.setattr(portfolio, "solve", fell_back)
     plan = plan_for(job, "n06")
@@ -217,13 +218,13 @@ def test_a_search_that_overran_or_compiled_is_noted(job: Job, monkeypatch: pytes
     """Either way the next try may find a better plan."""
     genuine = portfolio.solve
 
-    def slow(problem: Problem, options: SolveOptions) -> SolveResult:
+    def slow(problem: Problem, options: SolveOptions, clock: Clock) -> SolveResult:
         time.sleep(1.1)
-        return genuine(problem, options)
+        return genuine(problem, options, clock)
 
-    def compiling(problem: Problem, options: SolveOptions) -> SolveResult:
+    def compiling(problem: Problem, options: SolveOptions, clock: Clock) -> SolveResult:
         assert numba.njit(lambda x: x + 1)(1) == 2
-        return genuine(problem, options)
+        return genuine(problem, options, clock)
 
     failures = parse_failures(job, ["n06"], ())
     monkeypatch.setattr(portfolio, "solve", slow)
@@ -252,8 +253,8 @@ def test_a_solver_s_wrong_claim_never_leaves(job: Job, shift_ns: int, monkeypatc
     """A period that the order does not have exactly is caught by validation or replay."""
     genuine = portfolio.solve
 
-    def lying(problem: Problem, options: SolveOptions) -> SolveResult:
-        result = genuine(problem, options)
+    def lying(problem: Problem, options: SolveOptions, clock: Clock) -> SolveResult:
+        result = genuine(problem, options, clock)
         assert result.period_ns is not None
         return replace(result, period_ns=result.period_ns + shift_ns)
 
@@ -266,8 +267,8 @@ def test_a_solver_s_invalid_schedule_never_leaves(job: Job, monkeypatch: pytest.
     """Two operations planned at once are caught by validation."""
     genuine = portfolio.solve
 
-    def broken(problem: Problem, options: SolveOptions) -> SolveResult:
-        result = genuine(problem, options)
+    def broken(problem: Problem, options: SolveOptions, clock: Clock) -> SolveResult:
+        result = genuine(problem, options, clock)
         assert result.schedule is not None
         schedule = result.schedule
         flat = replace(schedule, start_ns=np.zeros_like(schedule.start_ns), end_ns=schedule.end_ns - schedule.start_ns)

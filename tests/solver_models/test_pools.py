@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +14,7 @@ from planner.problem import Problem, Slot, Stage
 from planner.replay import replay
 from planner.validation import require_valid
 from solver_models.annealing.search import Order
+from solver_models.clock import Deadline
 from solver_models.pools.engine import ANYONE, HOME, PIPELINE
 from solver_models.pools.names import near_home
 from solver_models.pools.search import NAME, PoolRule, PoolRun, PoolSearch, can_pool
@@ -39,7 +39,7 @@ def worn(*dead: Worker, pipelines: int = 8, slots: int = 6, microbatches: int = 
 def run(problem: Problem, seed: int = 0, seconds: float = 30.0) -> Order | None:
     """Everything there is to try, without a deadline that could cut it short."""
     search = PoolSearch(problem, best_bound(problem).value_ns)
-    return PoolRun(search, seed).until(time.monotonic() + seconds)
+    return PoolRun(search, seed).until(Deadline.after(seconds))
 
 
 @pytest.mark.parametrize("draw", [worn_problem, tiny_problem, tiny_problem_without_length])
@@ -52,7 +52,7 @@ def test_pooled_schedules_are_valid(draw: object) -> None:
         if not can_pool(problem):
             continue
         search = PoolSearch(problem, best_bound(problem).value_ns)
-        order = PoolRun(search, 0).until(time.monotonic() + 0.1)
+        order = PoolRun(search, 0).until(Deadline.after(0.1))
         if order is not None:
             answers += 1
             assert order.solver == NAME

@@ -11,6 +11,7 @@ from planner.schedule import parse_schedule
 from planner.timing import time_schedule
 from solver_models import portfolio
 from solver_models.child import SEARCH_MODULES
+from solver_models.clock import WALL_CLOCK
 from solver_models.result import SolveOptions, SolveResult, Status
 from tests.problems import unit_problem
 
@@ -60,7 +61,7 @@ def best_so_far(problem: Problem) -> SolveResult:
 )
 def test_what_was_found_before_the_end_is_kept_and_the_end_told(problem: Problem, seed: int, told: str) -> None:
     """The incumbent of 9 us and the proved bound of 7 us stay, and the failure names the solver."""
-    found = portfolio._try_exact(problem, SolveOptions(deadline_s=3.0, seed=seed), best_so_far(problem))
+    found = portfolio._try_exact(problem, SolveOptions(deadline_s=3.0, seed=seed), best_so_far(problem), WALL_CLOCK)
     assert (found.period_ns, found.bound_ns, found.solver) == (9_000, 7_000, "cp_sat")
     assert found.status is Status.FEASIBLE
     assert found.failure == told
@@ -70,6 +71,6 @@ def test_a_missing_solver_is_told(problem: Problem, monkeypatch: pytest.MonkeyPa
     """Without OR-Tools the schedule stays as it was."""
     monkeypatch.setattr(portfolio.registry, "is_installed", lambda _: False)
     best = best_so_far(problem)
-    found = portfolio._try_exact(problem, SolveOptions(deadline_s=3.0), best)
+    found = portfolio._try_exact(problem, SolveOptions(deadline_s=3.0), best, WALL_CLOCK)
     assert found.schedule is best.schedule
     assert found.failure == "cp_sat could not be used: solver cp_sat needs the module ortools, which is not installed"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +15,7 @@ from planner.replay import replay
 from planner.schedule import Schedule
 from planner.validation import require_valid
 from solver_models.cells import find_cells
+from solver_models.clock import Deadline
 from solver_models.list_scheduling.routing import balanced_routing
 from solver_models.list_scheduling.search import ListRun, ListSearch
 from solver_models.repair import MOST_KINDS, repair
@@ -36,7 +36,7 @@ def _problem(*dead: Worker, pipelines: int = 12, slots: int = 4, capacity: int |
 
 
 def _repair(problem: Problem) -> tuple[Schedule, int]:
-    found = repair(ListRun(ListSearch(problem, balanced_routing(problem), 0)), SolveOptions(), time.monotonic() + 0.2)
+    found = repair(ListRun(ListSearch(problem, balanced_routing(problem), 0)), SolveOptions(), Deadline.after(0.2))
     assert found is not None
     assert found.solver == "repair"
     return found.schedule, found.period_ns
@@ -108,6 +108,4 @@ def test_too_many_kinds_of_pipelines_are_left_alone() -> None:
     """Four different numbers of microbatches would be four problems: somebody else has to solve this one."""
     problem = replace(_problem(Worker(0, 1), pipelines=4), microbatches=(1, 2, 3, 4))
     assert len(set(problem.microbatches)) > MOST_KINDS
-    assert (
-        repair(ListRun(ListSearch(problem, balanced_routing(problem), 0)), SolveOptions(), time.monotonic() + 1) is None
-    )
+    assert repair(ListRun(ListSearch(problem, balanced_routing(problem), 0)), SolveOptions(), Deadline.after(1)) is None

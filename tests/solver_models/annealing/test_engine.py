@@ -90,7 +90,7 @@ def test_the_window_told_is_that_of_the_order_given_back(seed: int) -> None:
     places, first = nodes_of(problem, schedule), schedule.offsets
     release = np.zeros(problem.num_slots, dtype=np.int64)
     sync = np.array([slot.sync_ns for slot in problem.slots], dtype=np.int64)
-    _, best, window = anneal(
+    _, best, window, *counts = anneal(
         places,
         first,
         fixed_rows(network),
@@ -107,6 +107,7 @@ def test_the_window_told_is_that_of_the_order_given_back(seed: int) -> None:
         0.1,
         seed,
     )
+    assert min(counts) > 0
     assert window == _windows(problem, network, best, release)
     assert window <= _windows(problem, network, places, release)
     order = timed_order(problem, network, schedule_in_order(problem, network, best), "")
