@@ -67,7 +67,7 @@ def test_a_file_of_something_else_is_left_as_it_is(tmp_path: Path, text: str) ->
     path = tmp_path / "plan.json"
     path.write_text(text)
     with pytest.raises(BenchmarkFileError, match="no file of results"):
-        ResultsWriter(path, ["small"])
+        ResultsWriter(path, ["small"], "work")
     assert path.read_text() == text
 
 

@@ -215,6 +215,38 @@ def test_comparing_tells_what_got_worse(results: Path, tmp_path: Path, capsys: p
     assert "better:" in capsys.readouterr().out
 
 
+def test_two_runs_have_the_same_plans(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also where deadlines cut searches, and however many of them run at once: 648 and 6,912 operations."""
+    files = [tmp_path / "one.jsonl", tmp_path / "two.jsonl"]
+    for processes, path in enumerate(files, start=1):
+        solvers = ["--solvers", "annealing,portfolio,reroute_split", "--instances", "g[49]8-*"]
+        command = ["bench", "run", "grid", *solvers, "--deadline", "300ms", "--seeds", "5"]
+        assert run([*command, "--processes", str(processes), "--out", str(path)]) == 0
+    rows = read_results(files[0]).rows
+    assert {row.clock for row in rows} == {"work"}
+    assert all(row.is_repeatable for row in rows)
+    capsys.readouterr()
+    assert run(["bench", "compare", *map(str, files)]) == 0
+    assert f"{len(rows)} of {len(rows)} plans are the same" in capsys.readouterr().out
+    assert run([*command, "--wall-clock", "--out", str(files[0])]) == ExitCode.INPUT
+    assert "by the work clock; expected the wall clock" in capsys.readouterr().err
+
+
+def test_by_the_wall_clock_rows_say_so(tmp_path: Path) -> None:
+    """And promise nothing; the integer program is by it anyway."""
+    path = tmp_path / "results.jsonl"
+    command = ["bench", "run", "small", "--instances", "D2-P2-M2-f1-free", "--solvers", "portfolio,naive,milp_highs"]
+    for flags, clock in ((["--wall-clock"], "wall"), ([], "work")):
+        assert run([*command, *flags, "--out", str(path)]) == 0
+        found = {row.solver: (row.clock, row.repeats) for row in read_results(path).rows}
+        path.unlink()
+        assert found == {
+            "portfolio": (clock, "always" if clock == "work" else "by chance"),
+            "naive": ("none", "always"),
+            "milp_highs": ("wall", "unless cut"),
+        }
+
+
 def test_files_that_cannot_be_compared(results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Missing ones, and ones of other problems."""
     assert run(["bench", "compare", str(results), str(tmp_path / "missing.jsonl")]) == ExitCode.INPUT

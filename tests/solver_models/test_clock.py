@@ -28,7 +28,9 @@ WITH_OWN_CLOCKS = ("list_scheduling", "annealing", "portfolio")
 
 def hard_problem(pipelines: int, slots: int, microbatches: int, capacity: int | None = None) -> Problem:
     """One with a failure and uneven stages, whose bound no search meets at once."""
-    problem = unit_problem(pipelines, slots, microbatches, dead=[(0, 1), (pipelines - 1, 2)], capacity=capacity or slots)
+    problem = unit_problem(
+        pipelines, slots, microbatches, dead=[(0, 1), (pipelines - 1, 2)], capacity=capacity or slots
+    )
     stages = tuple(
         replace(stage, forward_ns=1000 + 37 * v, input_grad_ns=1100 + 53 * v, weight_grad_ns=900 + 29 * v)
         for v, stage in enumerate(problem.stages)
@@ -110,7 +112,7 @@ def test_a_middle_problem_comes_out_the_same_under_another_clock(wild: Callable[
     assert portfolio.solve(problem, options).schedule == first.schedule
 
 
-@pytest.mark.parametrize("name", ["cp_sat", "improve"])
+@pytest.mark.parametrize("name", ["cp_sat", pytest.param("improve", marks=pytest.mark.slow)])
 def test_cp_sat_counts_its_own_work(name: str) -> None:
     """Cut in the middle, twice the same; most of its time goes to a search that neither proves nor stagnates."""
     problem = unit_problem(4, 4, 8, dead=[(1, 2)], capacity=4)
