@@ -83,17 +83,14 @@ def simulate(
     from simulation.policies.registry import policies_named
     from simulation.run import Simulation
     from simulation.seats import seat_instances
-    from simulation.trace import cut
     from simulation.trace_file import read_trace
     from solver_models.result import SolveOptions
 
     names = policies_named(policy)
     job = load_job(job_path)
-    trace = read_trace(trace_path, None if instances else job.topology)
+    trace = read_trace(trace_path, None if instances else job.topology, duration_s=duration)
     if instances:
         trace = seat_instances(trace, job.topology.nodes)
-    if duration is not None:
-        trace = cut(trace, duration)
     simulation = Simulation(
         job=job,
         options=SolveOptions(deadline_s=deadline, target_gap=0.01, seed=seed),

@@ -10,6 +10,7 @@ import click
 
 from cli.long_duration import LongDuration
 from cli.parameters import Share, json_option, require_writable
+from planner.errors import OptionError
 
 _PUBLISHED = ("llama3", "rsc1", "rsc2")
 _NUMBER = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,9})?")
@@ -34,6 +35,14 @@ class Rate(click.ParamType[float]):
         return float(text) / 1000
 
 
+def _failures_per_node_day(rate: float | None, mtbf: float | None, nodes: int) -> float:
+    from simulation.constants import FAILURES_PER_NODE_DAY
+
+    if mtbf is not None:
+        return 86_400 / mtbf / nodes
+    return FAILURES_PER_NODE_DAY["rsc1"] if rate is None else rate
+
+
 @click.group(short_help="Traces of failures.")
 def trace() -> None:
     """Make traces of node losses and returns, for `replan simulate`."""
@@ -55,9 +64,7 @@ def trace() -> None:
 @click.option(
     "--rate",
     type=Rate(),
-    default="rsc1",
-    show_default=True,
-    help="Failures a thousand node-days: a number, or what was published of llama3, rsc1 or rsc2.",
+    help="Failures a thousand node-days: a number, or what was published of llama3, rsc1 or rsc2.  [default: rsc1]",
 )
 @click.option("--mtbf", type=LongDuration(), help="Instead of --rate: mean time between failures anywhere in the job.")
 @click.option("--repair", type=LongDuration(), help="Mean time until a lost node is back.  [default: the job's, or 2h]")
@@ -74,7 +81,7 @@ def trace() -> None:
 def generate(
     job_path: Path,
     model: str,
-    rate: float,
+    rate: float | None,
     mtbf: float | None,
     repair: float | None,
     shape: float | None,
@@ -86,6 +93,11 @@ def generate(
 ) -> None:
     """Draw a trace of the nodes of JOB, all up at the start, and write it as CSV."""
     require_writable(output)
+    for option, value, needed in (("--shape", shape, "weibull"), ("--rack-share", rack_share, "bursty")):
+        if value is not None and model != needed:
+            raise OptionError(f"{option} is of --model {needed}; the model is {model}")
+    if mtbf is not None and rate is not None:
+        raise OptionError("--rate and --mtbf both say how often nodes fail; expected one of them")
     from planner.formats.job_file import load_job
     from simulation.constants import RACK_SHARE, REPAIR_S, WEIBULL_SHAPE
     from simulation.generation import FailureModel, GenerationOptions, generate_trace
@@ -96,7 +108,7 @@ def generate(
     nodes = job.topology.num_nodes
     options = GenerationOptions(
         model=FailureModel(model),
-        failures_per_node_day=86_400 / mtbf / nodes if mtbf is not None else rate,
+        failures_per_node_day=_failures_per_node_day(rate, mtbf, nodes),
         repair_s=repair or job.recovery.repair_s or REPAIR_S,
         duration_s=duration,
         seed=seed,

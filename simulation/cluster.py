@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -87,6 +88,8 @@ class Change:
         Workers that are whole and were not, or were lost and are back in the same moment. Ascending.
     gpus_lost
         How many GPUs were lost.
+    is_waiting
+        Whether what the answer before set for later has not come yet.
     """
 
     before: Cluster
@@ -94,6 +97,7 @@ class Change:
     lost: tuple[Worker, ...]
     returned: tuple[Worker, ...]
     gpus_lost: int
+    is_waiting: bool = False
 
 
 def gpus_of(topology: Topology, target: str) -> range:
@@ -102,3 +106,8 @@ def gpus_of(topology: Topology, target: str) -> range:
         return topology.gpus_of_node(target)
     rank = int(target.removeprefix(_RANK))
     return range(rank, rank + 1)
+
+
+def gpus_down(topology: Topology, targets: Iterable[str]) -> frozenset[int]:
+    """GPUs that are down where some nodes and single GPUs are: one that is lost on its own stays so when its node returns."""
+    return frozenset(gpu for target in targets for gpu in gpus_of(topology, target))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from planner.job import Job
-from simulation.cluster import Change, Cluster, gpus_of
+from simulation.cluster import Change, Cluster, gpus_down, gpus_of
 from simulation.constants import Costs, young_daly_s
 from simulation.outcome import Cause, Interval, Outcome
 from simulation.policies.policy import Answer, Lost, Mode, Policy
@@ -96,9 +96,7 @@ class _Run:
         self._later: tuple[float, float, Mode] | None = None
         topology = scene.job.topology
         self._targets_down = set(scene.trace.initially_down)
-        self._cluster = Cluster(
-            job=scene.job, down=frozenset(gpu for node in self._targets_down for gpu in gpus_of(topology, node))
-        )
+        self._cluster = Cluster(job=scene.job, down=gpus_down(topology, self._targets_down))
         self._mode = policy.begin(self._cluster)
 
     def outcome(self) -> Outcome:
@@ -138,7 +136,7 @@ class _Run:
                 hit.update(set(gpus_of(topology, event.node)) - before.down)
             else:
                 self._targets_down.discard(event.node)
-        down = frozenset(gpu for target in self._targets_down for gpu in gpus_of(topology, target))
+        down = gpus_down(topology, self._targets_down)
         if down == before.down and not hit:
             return None
         self._cluster = before.with_down(down)
@@ -151,6 +149,7 @@ class _Run:
             lost=tuple(sorted(struck)),
             returned=tuple(sorted((now - set(before.workers)) | (now & struck))),
             gpus_lost=len(hit),
+            is_waiting=self._later is not None,
         )
 
     def _take(self, answer: Answer) -> None:
@@ -165,7 +164,8 @@ class _Run:
         elif answer.stalls or answer.mode != self._mode:
             # What is in flight is finished before anybody stands still.
             books.unfinished = 0.0
-        self._mode, self._later = answer.mode, None
+        self._mode, set_before = answer.mode, self._later
+        self._later = None
         ends = self._now
         stalls: list[tuple[Cause, float]] = []
         for cause, seconds in answer.stalls:
@@ -175,13 +175,21 @@ class _Run:
         self._stalls = stalls + [(cause, until) for cause, until in self._stalls if until > ends]
         if answer.later is not None:
             after_s, stall_s, mode = answer.later
-            self._later = (max([ends, *(until for _, until in self._stalls)]) + after_s, stall_s, mode)
+            at = max([ends, *(until for _, until in self._stalls)])
+            if after_s is not None:
+                at += after_s
+            elif set_before is not None:
+                at = set_before[0]
+            self._later = (at, stall_s, mode)
 
     def _advance(self, until: float) -> None:
         """Let time pass, through stalls and what the policy has under way."""
         while self._now < until:
             while self._stalls and self._stalls[0][1] <= self._now:
-                self._stalls.pop(0)
+                cause, _ = self._stalls.pop(0)
+                if cause is Cause.CHECKPOINT:
+                    # What was stood still for is written now.
+                    self._books.unsaved = self._books.since_checkpoint_s = 0.0
             if self._later is not None and self._later[0] <= self._now and not self._stalls:
                 _, stall_s, self._mode = self._later
                 self._later = None
@@ -198,7 +206,7 @@ class _Run:
     def _pass(self, until: float) -> None:
         """Let time pass in which nothing changes."""
         books, seconds = self._books, until - self._now
-        books.gpu_seconds += seconds * (self._cluster.gpus + self._policy.extra_gpus())
+        books.gpu_seconds += seconds * self._policy.gpus(self._cluster)
         if self._stalls:
             books.lost_s[self._stalls[0][0]] += seconds
             rate = 0.0

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.job import Job
-from simulation.cluster import gpus_of
+from simulation.cluster import gpus_down
 from simulation.outcome import Interval, Outcome
 from simulation.trace import Trace, TraceEventKind
 
@@ -59,14 +59,13 @@ def plot_outcomes(job: Job, trace: Trace, outcomes: Sequence[Outcome], file: IO[
 def share_up(job: Job, trace: Trace) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Times and shares of the job's GPUs that are up from then on."""
     topology = job.topology
-    down = {gpu for node in trace.initially_down for gpu in gpus_of(topology, node)}
-    times, shares = [trace.start_s], [1 - len(down) / topology.num_gpus]
+    targets = set(trace.initially_down)
+    times, shares = [trace.start_s], [1 - len(gpus_down(topology, targets)) / topology.num_gpus]
     for seconds, events in trace.moments():
         for event in events:
-            gpus = gpus_of(topology, event.node)
-            (down.update if event.kind is TraceEventKind.REMOVE else down.difference_update)(gpus)
+            (targets.add if event.kind is TraceEventKind.REMOVE else targets.discard)(event.node)
         times.append(seconds)
-        shares.append(1 - len(down) / topology.num_gpus)
+        shares.append(1 - len(gpus_down(topology, targets)) / topology.num_gpus)
     return np.array([*times, trace.end_s]), np.array([*shares, shares[-1]])
 
 

@@ -7,8 +7,8 @@ job sees is a trace of its own nodes.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
+from heapq import heappop, heappush
 
 from simulation.trace import Trace, TraceEvent, TraceEventKind
 
@@ -34,44 +34,45 @@ def seat_instances(trace: Trace, nodes: Sequence[str]) -> Trace:
     With nodes a and b, instances 1, 2, 3 arriving at 0 and 1 leaving at 10: a and b are up at the start; at 10 a is lost and, as
     instance 3 waited, returns.
     """
-    seat_of: dict[str, str] = {}
-    free = list(nodes)
-    waiting: deque[str] = deque()
+    seat_of: dict[str, int] = {}
+    free = list(range(len(nodes)))
+    # Instances without a seat, in order of arrival.
+    waiting: dict[str, None] = {}
     events: list[TraceEvent] = []
-    initially_up: list[str] = []
+    initially_up: set[int] = set()
+
+    def tell(event: TraceEvent, kind: TraceEventKind, seat: int) -> None:
+        events.append(TraceEvent(seconds=event.seconds, kind=kind, node=nodes[seat]))
+
     for event in trace.events:
         if event.kind is TraceEventKind.ADD:
             if not free:
-                waiting.append(event.node)
+                waiting[event.node] = None
                 continue
-            seat_of[event.node] = seat = free.pop(0)
+            seat_of[event.node] = seat = heappop(free)
             if event.seconds == trace.start_s:
-                initially_up.append(seat)
+                initially_up.add(seat)
             else:
-                events.append(TraceEvent(seconds=event.seconds, kind=TraceEventKind.ADD, node=seat))
+                tell(event, TraceEventKind.ADD, seat)
         elif event.node in seat_of:
             seat = seat_of.pop(event.node)
             if seat in initially_up and event.seconds == trace.start_s:
                 initially_up.remove(seat)
             else:
-                events.append(TraceEvent(seconds=event.seconds, kind=TraceEventKind.REMOVE, node=seat))
+                tell(event, TraceEventKind.REMOVE, seat)
             if waiting:
-                seat_of[waiting.popleft()] = seat
-                events.append(TraceEvent(seconds=event.seconds, kind=TraceEventKind.ADD, node=seat))
+                following = next(iter(waiting))
+                del waiting[following]
+                seat_of[following] = seat
+                tell(event, TraceEventKind.ADD, seat)
             else:
-                free.insert(_place(free, seat, nodes), seat)
+                heappush(free, seat)
         else:
-            waiting.remove(event.node)
+            del waiting[event.node]
     return Trace(
         name=trace.name,
         events=tuple(events),
         start_s=trace.start_s,
         end_s=trace.end_s,
-        initially_down=tuple(node for node in nodes if node not in initially_up),
+        initially_down=tuple(node for seat, node in enumerate(nodes) if seat not in initially_up),
     )
-
-
-def _place(free: list[str], seat: str, nodes: Sequence[str]) -> int:
-    """Where a seat stands among the free ones, in rank order."""
-    at = nodes.index(seat)
-    return sum(nodes.index(other) < at for other in free)

@@ -9,6 +9,9 @@ from itertools import groupby
 
 from simulation.errors import TraceError
 
+MAX_EVENTS = 100_000
+"""Most events of a trace. Every policy is played through each; a year of the largest job published has some thousands."""
+
 
 class TraceEventKind(StrEnum):
     """What happened to a node; the words of the file."""
@@ -56,7 +59,7 @@ class Trace:
     Raises
     ------
     TraceError
-        If the end is not after the start, or an event lies outside.
+        If the end is not after the start, an event lies outside, or there are more than :data:`MAX_EVENTS`.
     """
 
     name: str
@@ -71,6 +74,8 @@ class Trace:
                 f"trace {self.name} is watched from {self.start_s:g} s to {self.end_s:g} s; expected an end after the start",
                 hint="give the time to simulate with --duration",
             )
+        if len(self.events) > MAX_EVENTS:
+            raise TraceError(f"trace {self.name} has more than {MAX_EVENTS} events, the most that are simulated")
         for event in self.events:
             if not self.start_s <= event.seconds <= self.end_s:
                 raise TraceError(f"trace {self.name} has an event at {event.seconds:g} s, outside what was watched")
@@ -88,21 +93,3 @@ class Trace:
     def num_moments(self, kind: TraceEventKind) -> int:
         """How many different times have an event of a kind."""
         return sum(any(event.kind is kind for event in events) for _, events in self.moments())
-
-
-def cut(trace: Trace, duration_s: float) -> Trace:
-    """The first part of a trace, or the whole with quiet time behind it.
-
-    Raises
-    ------
-    TraceError
-        If ``duration_s`` is not above 0.
-    """
-    end_s = trace.start_s + duration_s
-    return Trace(
-        name=trace.name,
-        events=tuple(event for event in trace.events if event.seconds <= end_s),
-        start_s=trace.start_s,
-        end_s=end_s,
-        initially_down=trace.initially_down,
-    )

@@ -18,7 +18,7 @@ from planner.errors import InputError
 from planner.formats.whole_file import whole_file
 from planner.topology import Topology
 from simulation.errors import TraceError
-from simulation.trace import Trace, TraceEvent, TraceEventKind
+from simulation.trace import MAX_EVENTS, Trace, TraceEvent, TraceEventKind
 
 HEADER = ("seconds", "event", "node")
 
@@ -32,7 +32,7 @@ _RANK = re.compile(r"rank:(0|[1-9][0-9]{0,8})")
 _SECONDS = re.compile(r"[0-9]{1,11}(?:\.[0-9]{1,9})?")
 
 
-def read_trace(path: Path, topology: Topology | None) -> Trace:
+def read_trace(path: Path, topology: Topology | None, *, duration_s: float | None = None) -> Trace:
     """Read a trace file.
 
     Parameters
@@ -41,6 +41,8 @@ def read_trace(path: Path, topology: Topology | None) -> Trace:
         The file; its stem names the trace.
     topology
         The job's cluster; ``None`` for a trace of instances.
+    duration_s
+        As :func:`parse_trace` takes it.
 
     Raises
     ------
@@ -57,13 +59,14 @@ def read_trace(path: Path, topology: Topology | None) -> Trace:
     if len(data) > MAX_TRACE_BYTES:
         raise TraceError(f"{path} is larger than {MAX_TRACE_BYTES} bytes, the most a trace may have")
     try:
-        text = data.decode("utf-8")
+        # Spreadsheets put a byte order mark before the header.
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise TraceError(f"{path} is not UTF-8 at byte {error.start}") from error
-    return parse_trace(text, topology, name=path.stem)
+    return parse_trace(text, topology, name=path.stem, duration_s=duration_s)
 
 
-def parse_trace(text: str, topology: Topology | None, *, name: str = "trace") -> Trace:
+def parse_trace(text: str, topology: Topology | None, *, name: str = "trace", duration_s: float | None = None) -> Trace:
     """Read the text of a trace. Rows count from 1, the header.
 
     Parameters
@@ -75,12 +78,16 @@ def parse_trace(text: str, topology: Topology | None, *, name: str = "trace") ->
         the first event.
     name
         What the trace is called.
+    duration_s
+        Seconds watched, above 0: later events are left out, and quiet time is added behind the last one; ``None`` for up to the
+        last event.
 
     Raises
     ------
     TraceError
         Naming the row: a malformed row, a node that the job does not have, a time before the one above, a return of what was
-        not lost, a second loss of what is lost; or a file without events.
+        not lost, a second loss of what is lost; more than :data:`~simulation.trace.MAX_EVENTS` events; or without
+        ``duration_s`` a file without events, or all of whose events are at the start.
     """
     is_job = topology is not None
     seen: set[str] = set()
@@ -102,12 +109,18 @@ def parse_trace(text: str, topology: Topology | None, *, name: str = "trace") ->
         seen.add(event.node)
         marked ^= {event.node}
         events.append(event)
-    if not events:
-        raise TraceError("the trace has no events; expected rows such as 3600,remove,n06 below the header")
+        if len(events) > MAX_EVENTS:
+            raise TraceError(f"row {row}: more than {MAX_EVENTS} events, the most that are simulated")
+    if not events and not (is_job and duration_s is not None):
+        raise TraceError(
+            "the trace has no events; expected rows such as 3600,remove,n06 below the header",
+            hint="with --duration all of the job's nodes are up all the time" if is_job else None,
+        )
     start_s = 0.0 if is_job else events[0].seconds
-    # Events at one moment say nothing of how long was watched: `cut` does.
-    end_s = events[-1].seconds if events[-1].seconds > start_s else start_s + 0.001
-    return Trace(name=name, events=tuple(events), start_s=start_s, end_s=end_s)
+    end_s = events[-1].seconds if duration_s is None else start_s + duration_s
+    return Trace(
+        name=name, events=tuple(event for event in events if event.seconds <= end_s), start_s=start_s, end_s=end_s
+    )
 
 
 def write_trace(trace: Trace, path: Path) -> None:

@@ -61,9 +61,9 @@ class RedundantComputation:
             return Answer(mode=self._start(change.after), stalls=stalls)
         return Answer(mode=self._mode(), stalls=(detection,) if lost else ())
 
-    def extra_gpus(self) -> int:
-        """None."""
-        return 0
+    def gpus(self, cluster: Cluster) -> int:
+        """Those that are up."""
+        return cluster.gpus
 
     def _start(self, cluster: Cluster) -> Mode:
         job = cluster.job

@@ -52,13 +52,13 @@ class CheckpointRestart:
             # It stands still already, with its last checkpoint.
             return Answer(mode=self._start(change.after), stalls=((Cause.RESTART, costs.restart_s),))
         if now.samples_per_s > self.mode.samples_per_s and self.rates.pays(self.mode, now, stop_s + costs.restart_s):
-            stalls = ((Cause.CHECKPOINT, stop_s), (Cause.RESTART, costs.restart_s))
-            return Answer(mode=self._start(change.after), stalls=stalls)
+            saving = ((Cause.CHECKPOINT, stop_s),) if stop_s else ()
+            return Answer(mode=self._start(change.after), stalls=(*saving, (Cause.RESTART, costs.restart_s)))
         return Answer(mode=self.mode)
 
-    def extra_gpus(self) -> int:
-        """None."""
-        return 0
+    def gpus(self, cluster: Cluster) -> int:
+        """Those that are up."""
+        return cluster.gpus
 
     def what_is_lost(self, change: Change) -> Lost:  # noqa: ARG002 - here always the same
         """What a loss takes of the work done."""

@@ -30,9 +30,9 @@ class FaultFree:
         """Nothing changes."""
         return Answer(mode=self.rates.full)
 
-    def extra_gpus(self) -> int:
-        """None."""
-        return 0
+    def gpus(self, cluster: Cluster) -> int:
+        """All of them, since it trains with all."""
+        return cluster.job.topology.num_gpus
 
 
 @dataclass(slots=True)
@@ -58,6 +58,6 @@ class FaultScaled:
         """In proportion, at once."""
         return Answer(mode=self.begin(change.after))
 
-    def extra_gpus(self) -> int:
-        """None."""
-        return 0
+    def gpus(self, cluster: Cluster) -> int:
+        """Those that are up."""
+        return cluster.gpus

@@ -82,9 +82,9 @@ class RePlan:
             lost=Lost.ITERATION if change.lost else Lost.NOTHING,
         )
 
-    def extra_gpus(self) -> int:
-        """None."""
-        return 0
+    def gpus(self, cluster: Cluster) -> int:
+        """Those that are up."""
+        return cluster.gpus
 
     def _counts(self) -> Counts:
         job = self.rates.periods.job

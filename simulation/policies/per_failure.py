@@ -67,9 +67,9 @@ class PerFailureChoice:
             lost=Lost.ITERATION if change.lost else Lost.NOTHING,
         )
 
-    def extra_gpus(self) -> int:
-        """None."""
-        return 0
+    def gpus(self, cluster: Cluster) -> int:
+        """Those that are up."""
+        return cluster.gpus
 
     def _expected_lost_s(self, mode: Mode) -> float:
         slowdown = 1 - mode.samples_per_s / self.rates.best

@@ -58,18 +58,18 @@ class Answer:
     mode
         How training goes on.
     stalls
-        Seconds of standing still first, by cause, in order.
+        Seconds of standing still first, by cause, in order; one for a checkpoint has it written at its end.
     lost
         What of the work done is lost.
     later
-        Seconds after the stalls at which training goes over to another mode, how long it stands still then (reconfiguration), and
-        that mode; ``None`` where nothing more happens by itself.
+        Seconds after the stalls at which training goes over to another mode (``None``: when the answer before set it to), how
+        long it stands still then (reconfiguration), and that mode; ``None`` where nothing more happens by itself.
     """
 
     mode: Mode
     stalls: Stalls = ()
     lost: Lost = Lost.NOTHING
-    later: tuple[float, float, Mode] | None = None
+    later: tuple[float | None, float, Mode] | None = None
 
 
 class Policy(Protocol):
@@ -92,8 +92,8 @@ class Policy(Protocol):
     def answer(self, change: Change) -> Answer:
         """What to do about a change."""
 
-    def extra_gpus(self) -> int:
-        """GPUs paid for beside the job's."""
+    def gpus(self, cluster: Cluster) -> int:
+        """GPUs paid for while the cluster is so."""
 
 
 WAIT = Mode(samples_per_s=0.0, iteration_s=1.0, short_of=((Cause.WAITING, 1.0),))

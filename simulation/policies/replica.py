@@ -31,54 +31,63 @@ class DropReplica:
 
     rates: Rates
     replicas: list[frozenset[Worker]] = field(default_factory=list)
+    """Those that train."""
+    joining: list[frozenset[Worker]] = field(default_factory=list)
+    """Those that restart aside."""
 
     def begin(self, cluster: Cluster) -> Mode:
         """As many whole replicas as there are."""
-        self.replicas = self._grouped(cluster, [])
+        self.replicas, self.joining = self._new(cluster, []), []
         return self.rates.of_replicas(len(self.replicas))
 
     def answer(self, change: Change) -> Answer:
         """Go on with the intact replicas; whoever can make up another joins later."""
         costs, rates = self.rates.costs, self.rates
+        if not change.is_waiting:
+            self.replicas, self.joining = [*self.replicas, *self.joining], []
         lost = set(change.lost)
         intact = [replica for replica in self.replicas if not replica & lost]
+        aside = [replica for replica in self.joining if not replica & lost]
         is_struck, had = len(intact) < len(self.replicas), bool(self.replicas)
-        grouped = self._grouped(change.after, intact)
         regroup_s = self._regroup_s()
         if not intact:
-            self.replicas = grouped
-            mode = rates.of_replicas(len(grouped))
+            mode = self.begin(change.after)
             detection: Stalls = ((Cause.DETECTION, costs.detection_s),) if had else ()
             restart = ((Cause.RESTART, costs.restart_s),)
             return Answer(
                 mode=mode,
-                stalls=(*detection, *restart) if grouped else detection,
+                stalls=(*detection, *restart) if self.replicas else detection,
                 lost=Lost.SINCE_CHECKPOINT if had else Lost.NOTHING,
             )
-        self.replicas = grouped
-        mode = rates.of_replicas(len(intact))
+        self.replicas, self.joining = intact, [*aside, *self._new(change.after, [*intact, *aside])]
         later = None
-        if len(grouped) > len(intact):
-            later = (costs.restart_s, regroup_s, rates.of_replicas(len(grouped)))
+        if self.joining:
+            # Those that are restarting already are ready when they would have been; whoever is new joins with them.
+            wait_s = None if aside else costs.restart_s
+            later = (wait_s, regroup_s, rates.of_replicas(len(intact) + len(self.joining)))
         stalls = ((Cause.DETECTION, costs.detection_s), (Cause.RECONFIGURATION, regroup_s)) if is_struck else ()
-        return Answer(mode=mode, stalls=stalls, lost=Lost.ITERATION if is_struck else Lost.NOTHING, later=later)
+        return Answer(
+            mode=rates.of_replicas(len(intact)),
+            stalls=stalls,
+            lost=Lost.ITERATION if is_struck else Lost.NOTHING,
+            later=later,
+        )
 
-    def extra_gpus(self) -> int:
-        """None."""
-        return 0
+    def gpus(self, cluster: Cluster) -> int:
+        """Those that are up."""
+        return cluster.gpus
 
     def _regroup_s(self) -> float:
         gpus = self.rates.periods.job.topology.num_gpus
         return max(self.rates.costs.regroup_s, HSDP_STALL_S * gpus / HSDP_GPUS)
 
-    def _grouped(self, cluster: Cluster, intact: list[frozenset[Worker]]) -> list[frozenset[Worker]]:
-        """Intact replicas, and new ones of the workers in none."""
+    def _new(self, cluster: Cluster, known: list[frozenset[Worker]]) -> list[frozenset[Worker]]:
+        """Replicas that the workers in none of the known ones make up."""
         job = cluster.job
-        taken = frozenset().union(*intact) if intact else frozenset()
+        taken = frozenset().union(*known)
         free = [worker for worker in cluster.workers if worker not in taken]
-        most = job.num_pipelines - len(intact)
         new = [
             frozenset(free[first : first + job.num_slots])
             for first in range(0, len(free) - job.num_slots + 1, job.num_slots)
         ]
-        return [*intact, *new[:most]]
+        return new[: job.num_pipelines - len(known)]

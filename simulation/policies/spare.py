@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from planner.job import Job
 from planner.operation import Worker
 from simulation.cluster import Change, Cluster
 from simulation.constants import SPARE_SWAP_S
@@ -17,9 +18,9 @@ from simulation.policies.rates import Rates
 class HotSpare:
     """Spares for the first losses, then a restart with fewer pipelines from the last checkpoint.
 
-    TrainMover (arXiv 2412.12636) and DeadPool (arXiv 2607.01646). A spare node has as many workers as any other. A returned
-    node goes back to its place, and the spare stands by again; that swap is planned and costs as much, and nothing is lost.
-    The iteration in flight is lost with a node. Spares are paid for all the time.
+    TrainMover (arXiv 2412.12636) and DeadPool (arXiv 2607.01646). A spare node has as many workers as any other. The
+    iteration in flight is lost with a node. A node that returns while spares fill every place stands by in its turn, which
+    costs nothing. Spares are paid for all the time.
     """
 
     name: ClassVar[str] = "hot-spare"
@@ -59,14 +60,17 @@ class HotSpare:
             return Answer(mode=self._start(change.after), stalls=stalls)
         return Answer(mode=mode)
 
-    def extra_gpus(self) -> int:
-        """The spares'."""
-        return self.rates.costs.spare_nodes * self.rates.periods.job.topology.gpus_per_node
+    def gpus(self, cluster: Cluster) -> int:
+        """Those that are up, and the spares'."""
+        return cluster.gpus + self._spare_gpus(cluster.job)
+
+    def _spare_gpus(self, job: Job) -> int:
+        return self.rates.costs.spare_nodes * job.topology.gpus_per_node
 
     def _pipelines(self, cluster: Cluster) -> int:
         """Whole pipelines of live workers and spares together."""
         job = cluster.job
-        spares = self.extra_gpus() // job.gpus_per_worker
+        spares = self._spare_gpus(job) // job.gpus_per_worker
         return min(job.num_pipelines, (cluster.num_workers + spares) // job.num_slots)
 
     def _start(self, cluster: Cluster, most: int | None = None) -> Mode:

@@ -55,9 +55,9 @@ class PipelineTemplates:
             lost=Lost.SINCE_CHECKPOINT if stops else Lost.ITERATION,
         )
 
-    def extra_gpus(self) -> int:
-        """None."""
-        return 0
+    def gpus(self, cluster: Cluster) -> int:
+        """Those that are up."""
+        return cluster.gpus
 
 
 def loses_a_slot(change: Change) -> bool:

@@ -17,9 +17,9 @@ class SmallerTensorParallel:
 
     NTP (arXiv 2504.06095): a replica contributes in proportion to its functional GPUs; ResiHP (arXiv 2605.06374) regroups so
     that the slow stand together. Here workers are sorted by the share of their GPUs that is up and make up replicas in that
-    order, so that slow ones spoil as few as possible; those with none left are out. A change costs new communicators, and a
-    loss detection and the iteration in flight. Where a node is a whole worker this is dropping replicas, without waiting for
-    what is left to restart.
+    order, so that slow ones spoil as few as possible; those with none left are out. A loss costs detection, new communicators
+    and the iteration in flight; at a return the job stands still for new communicators where that pays. Where a node is a whole
+    worker this is dropping replicas, without waiting for what is left to restart.
     """
 
     name: ClassVar[str] = "smaller-tensor-parallel"
@@ -39,7 +39,11 @@ class SmallerTensorParallel:
     def answer(self, change: Change) -> Answer:
         """Regroup."""
         costs, before = self.rates.costs, self.mode
-        mode = self.begin(change.after)
+        mode = self.rates.of_replicas(replicas_worth(change.after))
+        if not change.gpus_lost and before.samples_per_s > 0 and not self.rates.pays(before, mode, costs.regroup_s):
+            # Whoever is back joins at the next change; nobody stands still for it now.
+            return Answer(mode=before)
+        self.mode = mode
         if before.samples_per_s == 0 or mode.samples_per_s == 0:
             stalls: Stalls = ((Cause.RESTART, costs.restart_s),) if mode.samples_per_s > 0 else ()
             return Answer(
@@ -53,9 +57,9 @@ class SmallerTensorParallel:
             return Answer(mode=mode, stalls=stalls, lost=Lost.ITERATION)
         return Answer(mode=mode, stalls=((Cause.RECONFIGURATION, costs.regroup_s),))
 
-    def extra_gpus(self) -> int:
-        """None."""
-        return 0
+    def gpus(self, cluster: Cluster) -> int:
+        """Those that are up."""
+        return cluster.gpus
 
 
 def replicas_worth(cluster: Cluster) -> float:

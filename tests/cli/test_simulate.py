@@ -98,9 +98,30 @@ def test_bad_input(
     assert said in capsys.readouterr().err
 
 
+def test_a_drawn_trace_without_failures_is_simulated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """At the published rate twelve nodes may well have none in a day; how long it is then --duration says."""
+    path = str(tmp_path / "t.csv")
+    assert run(["trace", "generate", EXAMPLE, "--rate", "rsc2", "--duration", "1h", "-o", path]) == 0
+    assert "0 losses and 0 returns" in capsys.readouterr().out
+    simulate = ["simulate", EXAMPLE, "--trace", path, "--policy", "fault-free,fault-scaled", "--json"]
+    assert run([*simulate, "--duration", "1h"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["duration_s"], document["events"]) == (3600, 0)
+    assert run(simulate) == ExitCode.INPUT
+    assert "--duration" in json.loads(capsys.readouterr().err)["hint"]
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
-    [(["--rate", "fast"], "'fast' is no rate"), (["--rate", "0"], "is no rate"), (["--shape", "0"], "shape")],
+    [
+        (["--rate", "fast"], "'fast' is no rate"),
+        (["--rate", "0"], "is no rate"),
+        (["--shape", "0"], "shape"),
+        (["--shape", "0.5"], "--shape is of --model weibull; the model is exponential"),
+        (["--model", "weibull", "--rack-share", "5%"], "--rack-share is of --model bursty"),
+        (["--rate", "llama3", "--mtbf", "3h"], "expected one of them"),
+        (["--mtbf", "0.001", "--repair", "0.001"], "more than 100000 losses and returns"),
+    ],
 )
 def test_bad_rates(tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], said: str) -> None:
     """Refused before anything is drawn."""

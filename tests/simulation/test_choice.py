@@ -53,9 +53,9 @@ class Rungs:
         """The rung."""
         return self.answered
 
-    def extra_gpus(self) -> int:
-        """None."""
-        return 0
+    def gpus(self, cluster: Cluster) -> int:
+        """Those that are up."""
+        return cluster.gpus
 
 
 def simulated_lost_s(one_time_s: float, share: float, horizons: list[float]) -> tuple[float, float]:

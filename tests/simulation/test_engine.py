@@ -42,9 +42,9 @@ class Told:
         self.changes.append(change)
         return self.answers.pop(0)
 
-    def extra_gpus(self) -> int:
-        """Two."""
-        return 2
+    def gpus(self, cluster: Cluster) -> int:
+        """Those that are up and two more."""
+        return cluster.gpus + 2
 
 
 def told(
@@ -142,6 +142,27 @@ def test_checkpoints_cost_and_save() -> None:
     in_flight = (500 * (1 - share)) % 10
     assert lost(outcome) == pytest.approx({Cause.CHECKPOINT: 1000 * share, Cause.REDONE: redone + in_flight}, abs=1e-5)
     assert outcome.rollbacks == 1
+
+
+def test_a_checkpoint_that_was_stood_still_for_saves() -> None:
+    """Nothing that was trained before it is lost at 100 s, only the 30 s since it ended; cut short by a loss it saves nothing."""
+    saving = Answer(mode=FULL, stalls=((Cause.CHECKPOINT, 20),))
+    rollback = Answer(mode=FULL, lost=Lost.SINCE_CHECKPOINT, stalls=((Cause.RESTART, 20),))
+    outcome = told([saving, rollback], 120, (50, "add", "n0"), (50, "remove", "n0"), (100, "remove", "n1"))
+    assert lost(outcome) == {Cause.CHECKPOINT: 20, Cause.REDONE: 30, Cause.RESTART: 20}
+    outcome = told([saving, rollback], 80, (50, "add", "n0"), (50, "remove", "n0"), (60, "remove", "n1"))
+    assert lost(outcome) == {Cause.CHECKPOINT: 10, Cause.REDONE: 50, Cause.RESTART: 20}
+
+
+def test_what_comes_later_may_keep_its_time() -> None:
+    """A second answer leaves the time at which the mode changes as it was, and is told that it is still to come."""
+    answers = [Answer(mode=HALF, later=(60, 0, FULL)), Answer(mode=HALF, later=(None, 0, FULL)), Answer(mode=FULL)]
+    policy = Told(answers)
+    rows = [(0, "remove", "n0"), (40, "remove", "n1"), (80, "remove", "n2")]
+    scene = Scene(job=job(), trace=trace(100, *rows), costs=COSTS, fault_free_samples_per_s=2.0)  # type: ignore[arg-type]
+    outcome = play(lambda: policy, scene)  # type: ignore[arg-type, return-value]
+    assert outcome.samples == pytest.approx(60 + 2 * 40)
+    assert [change.is_waiting for change in policy.changes] == [False, True, False]
 
 
 def test_overheads_and_reasons_for_being_slower() -> None:

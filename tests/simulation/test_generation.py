@@ -39,8 +39,25 @@ def test_rates_are_what_was_asked_for(model: FailureModel) -> None:
     """0.1 * 200 * 50 = 1,000 losses; four standard deviations of a Poisson count are 13 %, racks of ten cluster more."""
     trace = generate_trace(NODES, options(model, rack_share=0.3))
     losses = sum(event.kind is TraceEventKind.REMOVE for event in trace.events)
-    # Weibull's lives begin anew at the start, when new nodes fail sooner: 50 days hold some more than the long-run rate.
-    assert losses == pytest.approx(1000, rel=0.35 if model is not FailureModel.EXPONENTIAL else 0.13)
+    assert losses == pytest.approx(1000, rel=0.35 if model is FailureModel.BURSTY else 0.13)
+
+
+def test_weibull_has_its_rate_from_the_start() -> None:
+    """0.01 * 200 * 300 days are 600 losses, as many in the first third as in the last: nodes are not new at the start."""
+    trace = generate_trace(NODES, options(FailureModel.WEIBULL, failures_per_node_day=0.01, duration_s=300 * 86_400.0))
+    times = [event.seconds / 86_400 for event in trace.events if event.kind is TraceEventKind.REMOVE]
+    # A Poisson count of 200 has a standard deviation of 14, clustering makes it some more; new nodes would lose 400 at first.
+    for start in (0, 100, 200):
+        assert sum(start <= time < start + 100 for time in times) == pytest.approx(200, abs=70)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"failures_per_node_day": 1e6, "repair_s": 1e-3}, {"failures_per_node_day": 1e6, "repair_s": 1e12}]
+)
+def test_traces_have_an_end(changes: dict[str, float]) -> None:
+    """Also where nodes are lost and back in no time, and where racks are struck that have no node left."""
+    with pytest.raises(OptionError, match="more than 100000 losses and returns in the first"):
+        generate_trace(NODES, options(FailureModel.BURSTY, duration_s=1e9, **changes))
 
 
 def test_bursts_take_whole_racks() -> None:

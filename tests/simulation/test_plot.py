@@ -21,6 +21,12 @@ def test_share_of_gpus_up() -> None:
     assert shares.tolist() == [1, 7 / 8, 6 / 8, 7 / 8, 7 / 8]
 
 
+def test_a_gpu_stays_down_when_its_node_returns() -> None:
+    """As in the engine: it was lost on its own."""
+    _, shares = share_up(UNIT.job, trace(90, (10, "remove", "n0"), (20, "remove", "rank:0"), (30, "add", "n0")))
+    assert shares.tolist() == [1, 7 / 8, 7 / 8, 7 / 8, 7 / 8]
+
+
 def test_rates_by_stretches_of_time() -> None:
     """2 a second, then nothing, then 4: bins that lie across are means."""
     timeline = [

@@ -48,6 +48,14 @@ def test_fault_free() -> None:
     assert (outcome.samples, outcome.share) == (pytest.approx(2400), pytest.approx(1))
 
 
+def test_fault_free_pays_for_the_gpus_it_trains_with() -> None:
+    """All eight for half an hour, also where one is down: nobody trains a sample with fewer GPU hours than without failures."""
+    rows = [(0, "remove", f"n{i}") for i in range(4)]
+    outcome = play("fault-free", 1800, *rows)
+    assert outcome.gpu_hours == pytest.approx(4)
+    assert outcome.gpu_hours_per_million == pytest.approx(play("fault-free", 1800).gpu_hours_per_million)
+
+
 def test_fault_scaled() -> None:
     """7/8 of the GPUs for 1,440 s are 70 iterations, for 360 s before that 20 whole ones."""
     outcome = play("fault-scaled", 1800, (360, "remove", "n0"))
@@ -81,6 +89,16 @@ def test_checkpoint_restart_grows_where_that_pays() -> None:
     assert causes(grown, Cause.RESTART) == [200]
     kept = play("checkpoint-restart", 800, (100, "remove", "n0"), (400, "add", "n0"))
     assert causes(kept, Cause.RESTART) == [100]
+
+
+def test_checkpoint_restart_falls_back_to_the_checkpoint_it_grew_with() -> None:
+    """It saves at 5,000 s to grow by a pipeline; a loss 160 s later costs the 10 s since, and no time before that."""
+    rows = [(100, "remove", "n0"), (5000, "add", "n0"), (5160, "remove", "n2")]
+    before = play("checkpoint-restart", 15_000, *rows[:2])
+    after = play("checkpoint-restart", 15_000, *rows)
+    assert after.rollbacks == before.rollbacks + 1 == 2
+    # The first loss takes up to 100 s, the second up to 10 s, and up to an iteration is in flight at the end.
+    assert after.lost_s[Cause.REDONE] < 100 + 10 + 24
 
 
 def test_checkpoint_restart_waits_for_a_pipeline() -> None:
@@ -148,6 +166,23 @@ def test_drop_replica_makes_whole_ones_of_what_is_left() -> None:
     # Two replicas for 100 s: 5 iterations of 12 and some that are not finished; three for 180 s: 10 of 18.
     assert outcome.samples == pytest.approx(50 * 24 + 100 / 18 * 12 + 10 * 18, rel=1e-6)
     assert causes(outcome, Cause.RECONFIGURATION) == [20]
+
+
+def test_a_replica_that_restarts_is_not_there_yet() -> None:
+    """Pipelines 0 and 1 lose a worker each; the two left restart aside for 100 s, whatever else happens meanwhile."""
+    rows = [(900.01, "remove", "n0"), (900.01, "remove", "n3")]
+    world = another(job(), checkpoint_s=1e-9)
+    ends = 900.01 + 15 + 100 + 10 + 180.01
+    quiet = world.play(trace(ends, *rows), ["drop-replica"])[0]
+    # A single node's return makes up no replica; with both back a second one joins with the first.
+    other = world.play(trace(ends, *rows, (920, "add", "n0")), ["drop-replica"])[0]
+    assert other.samples == pytest.approx(quiet.samples)
+    both = world.play(trace(ends, *rows, (920, "add", "n0"), (950, "add", "n3")), ["drop-replica"])[0]
+    assert both.lost_s[Cause.SLOWER] < quiet.lost_s[Cause.SLOWER]
+    assert causes(both, Cause.RECONFIGURATION) == [20]
+    # One that restarts and is struck is out, the others go on without standing still.
+    struck = world.play(trace(ends, *rows, (920, "remove", "n1")), ["drop-replica"])[0]
+    assert causes(struck, Cause.RECONFIGURATION) == [10]
 
 
 def test_drop_replica_falls_back_without_a_whole_one() -> None:
@@ -231,6 +266,17 @@ def test_smaller_tensor_parallel() -> None:
     )[0]
     assert outcome.lost_s[Cause.SLOWER] == pytest.approx((2000 - 915) / 16, rel=1e-6)
     assert not outcome.keeps_batch
+
+
+def test_smaller_tensor_parallel_stands_still_at_a_return_where_that_pays() -> None:
+    """A GPU back in 5,000 s between changes is taken in for 10 s; in 15 s it is not worth them, until the next loss."""
+    wide = another(job(2, gpus_per_worker=8, gpus_per_node=8), checkpoint_s=1e-9)
+    rows = [(5000, "remove", "rank:3"), (10_000, "add", "rank:3")]
+    taken = wide.play(trace(15_000, *rows), ["smaller-tensor-parallel"])[0]
+    assert causes(taken, Cause.RECONFIGURATION) == [20]
+    assert taken.lost_s[Cause.SLOWER] == pytest.approx((5000 - 15) / 16, rel=1e-6)
+    hasty = wide.play(trace(40, (15, "remove", "rank:3"), (35, "add", "rank:3")), ["smaller-tensor-parallel"])[0]
+    assert causes(hasty, Cause.RECONFIGURATION) == [10]
 
 
 def test_smaller_tensor_parallel_with_whole_workers_lost() -> None:

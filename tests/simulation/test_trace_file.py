@@ -9,7 +9,7 @@ import pytest
 from planner.errors import InputError
 from planner.topology import uniform_racks
 from simulation.errors import TraceError
-from simulation.trace import Trace, TraceEventKind, cut
+from simulation.trace import MAX_EVENTS, Trace, TraceEvent, TraceEventKind
 from simulation.trace_file import parse_trace, read_trace, trace_text, write_trace
 
 NODES = uniform_racks(("a", "b", "c"), 2)
@@ -104,13 +104,39 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         read_trace(tmp_path / "bytes.csv", None)
 
 
-def test_cutting_and_extending() -> None:
-    """A shorter watch leaves events out, a longer one adds quiet time; none at all is refused."""
-    trace = parse_trace(HEAD + "10,remove,a\n20,remove,b\n", NODES)
-    assert [event.node for event in cut(trace, 15).events] == ["a"]
-    assert cut(trace, 100).duration_s == 100
-    with pytest.raises(TraceError, match="expected an end after the start"):
-        cut(trace, 0)
+def test_how_long_is_watched() -> None:
+    """A shorter watch leaves events out, a longer one adds quiet time; where nothing says how long, that is refused."""
+    text = HEAD + "10,remove,a\n20,remove,b\n"
+    assert [event.node for event in parse_trace(text, NODES, duration_s=15).events] == ["a"]
+    assert parse_trace(text, NODES, duration_s=100).duration_s == 100
+    assert parse_trace(HEAD, NODES, duration_s=100).duration_s == 100
+    assert parse_trace(HEAD + "7,add,x\n9,add,y\n", None, duration_s=100).end_s == 107
+    for useless, topology in ((HEAD + "0,remove,a\n0,remove,b\n", NODES), (HEAD + "7,add,x\n7,add,y\n", None)):
+        with pytest.raises(TraceError, match="expected an end after the start") as caught:
+            parse_trace(useless, topology)
+        assert "--duration" in str(caught.value.hint)
+    for topology, duration_s in ((NODES, None), (None, 100.0)):
+        with pytest.raises(TraceError, match="has no events"):
+            parse_trace(HEAD, topology, duration_s=duration_s)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_header(tmp_path: Path) -> None:
+    """Spreadsheets write one, and end lines with CR LF."""
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"\xef\xbb\xbf" + (HEAD + "10,remove,a\n").replace("\n", "\r\n").encode())
+    assert [event.node for event in read_trace(path, NODES).events] == ["a"]
+
+
+def test_traces_have_a_limit() -> None:
+    """One event more than is simulated is refused by its row."""
+    text = HEAD + "".join(f"{i},{'add' if i % 2 else 'remove'},a\n" for i in range(MAX_EVENTS + 1))
+    with pytest.raises(TraceError, match=f"row {MAX_EVENTS + 2}: more than {MAX_EVENTS} events"):
+        parse_trace(text, NODES)
+    made = parse_trace(text[: text.rindex("\n", 0, -1) + 1], NODES)
+    assert len(made.events) == MAX_EVENTS
+    more = TraceEvent(seconds=made.end_s, kind=TraceEventKind.REMOVE, node="a")
+    with pytest.raises(TraceError, match="more than"):
+        Trace(name="t", events=(*made.events, more), start_s=0, end_s=made.end_s)
 
 
 def test_events_lie_in_what_was_watched() -> None:
