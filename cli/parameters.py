@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -46,6 +47,17 @@ class Share(click.ParamType[float]):
         if not 0 <= share <= 1:
             self.fail(f"{value!r} is not a share; expected 1% or 0.01, at least 0 and at most 100%", param, ctx)
         return share
+
+
+class FiniteRange(click.FloatRange):
+    """A number in a range; click's own takes ``nan`` into every range."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Turn the text into a number in the range."""
+        number = float(super().convert(value, param, ctx))
+        if math.isnan(number):
+            self.fail(f"{value!r} is not a number", param, ctx)
+        return number
 
 
 class WorkerParameter(click.ParamType[Worker]):

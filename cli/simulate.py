@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.long_duration import LongDuration
-from cli.parameters import Duration, json_option, require_writable
+from cli.parameters import Duration, FiniteRange, json_option, require_writable
 from planner.errors import OptionError
 
 if TYPE_CHECKING:
@@ -53,12 +53,12 @@ _LEAST_SHOWN = 0.001
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="Seed of the searches.")
 @click.option(
     "--samples-per-microbatch",
-    type=click.FloatRange(0, min_open=True),
+    type=FiniteRange(1e-9, 1e9),
     default=1.0,
     show_default=True,
     help="What goodput counts.",
 )
-@click.option("--price", type=click.FloatRange(0), help="Price of a GPU hour, in any unit of money.")
+@click.option("--price", type=FiniteRange(0, 1e9), help="Price of a GPU hour, in any unit of money.")
 @click.option(
     "--plot", "plot_path", type=click.Path(path_type=Path), metavar="FILE", help="Draw all over time: .png or .svg."
 )

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from cli.long_duration import LongDuration
-from cli.parameters import Share, json_option, require_writable
+from cli.parameters import FiniteRange, Share, json_option, require_writable
 from planner.errors import OptionError
 
 _PUBLISHED = ("llama3", "rsc1", "rsc2")
@@ -59,7 +59,7 @@ def trace() -> None:
     type=click.Choice(["exponential", "weibull", "bursty"]),
     default="exponential",
     show_default=True,
-    help="Nodes fail on their own, at a constant rate or (weibull) in clusters; bursty: some losses take a whole rack.",
+    help="Nodes fail on their own, at a constant rate or (weibull) sooner after a repair; bursty: some losses take a whole rack.",
 )
 @click.option(
     "--rate",
@@ -68,9 +68,7 @@ def trace() -> None:
 )
 @click.option("--mtbf", type=LongDuration(), help="Instead of --rate: mean time between failures anywhere in the job.")
 @click.option("--repair", type=LongDuration(), help="Mean time until a lost node is back.  [default: the job's, or 2h]")
-@click.option(
-    "--shape", type=click.FloatRange(0.1, 10), help="Shape of weibull; below 1 failures cluster.  [default: 0.7]"
-)
+@click.option("--shape", type=FiniteRange(0.1, 10), help="Shape of weibull; below 1 failures cluster.  [default: 0.7]")
 @click.option("--rack-share", type=Share(), help="Share of bursty's losses that are by whole racks.  [default: 10%]")
 @click.option("--duration", type=LongDuration(), default="7d", show_default=True, help="How long: 90s, 30m, 6h, 2d.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="Seed of the draw.")

@@ -37,6 +37,7 @@ class Periods:
     _by_pipelines: dict[int, int] = field(default_factory=dict)
     _estimate: SlotCost | None = None
     _baseline_ns: int | None = None
+    _forward_twice_ns: int | None = None
 
     @property
     def num_keys(self) -> int:
@@ -102,6 +103,11 @@ class Periods:
         An estimate from above of what Bamboo makes of it: here the second forward runs right behind the first, while Bamboo puts
         it into bubbles.
         """
+        if self._forward_twice_ns is None:
+            self._forward_twice_ns = self._with_forward_twice()
+        return self._forward_twice_ns
+
+    def _with_forward_twice(self) -> int:
         problem = self.job.problem()
         forwards = [sum(problem.stages[v].forward_ns for v in slot.stages) for slot in problem.slots]
         stages = list(problem.stages)

@@ -89,7 +89,3 @@ class Trace:
         """Events that happen at the same time, together."""
         for seconds, events in groupby(self.events, key=lambda event: event.seconds):
             yield seconds, tuple(events)
-
-    def num_moments(self, kind: TraceEventKind) -> int:
-        """How many different times have an event of a kind."""
-        return sum(any(event.kind is kind for event in events) for _, events in self.moments())

@@ -85,6 +85,10 @@ def test_simulating_for_people(trace: str, capsys: pytest.CaptureFixture[str]) -
         ("seconds,event,node\n5,remove,n01\n", ["--policy", "magic"], ExitCode.USAGE, "no policy 'magic'"),
         ("seconds,event,node\n5,remove,n01\n", ["--plot", "x.pdf"], ExitCode.USAGE, "expected .png or .svg"),
         ("seconds,event,node\n5,remove,n01\n", ["--duration", "0s"], ExitCode.USAGE, "is not a duration"),
+        ("seconds,event,node\n5,remove,n01\n", ["--price", "nan"], ExitCode.USAGE, "'nan' is not a number"),
+        ("seconds,event,node\n5,remove,n01\n", ["--price", "inf"], ExitCode.USAGE, "not in the range"),
+        ("seconds,event,node\n5,remove,n01\n", ["--samples-per-microbatch", "nan"], ExitCode.USAGE, "not a number"),
+        ("seconds,event,node\n5,remove,n01\n", ["--samples-per-microbatch", "1e-320"], ExitCode.USAGE, "in the range"),
         ("seconds,event,node\n5,remove,n01\n", ["--plot", "nowhere/x.png"], ExitCode.INPUT, "does not exist"),
     ],
 )

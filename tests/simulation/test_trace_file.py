@@ -150,4 +150,3 @@ def test_moments_are_events_at_the_same_time() -> None:
     """Losses at one time are one moment."""
     trace = parse_trace(HEAD + "10,remove,a\n10,remove,b\n12,add,a\n", NODES)
     assert [(seconds, len(events)) for seconds, events in trace.moments()] == [(10.0, 2), (12.0, 1)]
-    assert trace.num_moments(TraceEventKind.REMOVE) == 1
