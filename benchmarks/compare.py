@@ -46,14 +46,15 @@ class Pair:
 
     @property
     def period_ratio(self) -> float | None:
-        """Period now over period before."""
-        if not self.before.period_ns or self.after.period_ns is None:
-            return None
-        return self.after.period_ns / self.before.period_ns
+        """Period now over period before, of plans that stood their checks; ``None`` where one of them has none."""
+        was, now = _period(self.before), _period(self.after)
+        return now / was if was and now is not None else None
 
     @property
-    def time_ratio(self) -> float:
-        """Solve time now over solve time before."""
+    def time_ratio(self) -> float | None:
+        """Solve time now over solve time before; ``None`` where one was not tried or did not end by itself."""
+        if any(row.is_failure or row.status in UNTRIED for row in (self.before, self.after)):
+            return None
         return max(self.after.solve_s, _LEAST_S) / max(self.before.solve_s, _LEAST_S)
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -244,7 +245,7 @@ def _told(path: Path, results: Results) -> Results:
 
 
 def _print_comparison(found: Comparison, *, as_json: bool) -> None:
-    from benchmarks.compare import Verdict, mean_ratio
+    from benchmarks.compare import Verdict
     from cli.output import make_console, print_json, print_table
 
     counts = {verdict: len(found.of(verdict)) for verdict in Verdict}
@@ -268,8 +269,8 @@ def _print_comparison(found: Comparison, *, as_json: bool) -> None:
             name,
             str(len(pairs)),
             *(str(sum(pair.verdict is verdict for pair in pairs)) for verdict in Verdict),
-            f"{mean_ratio([pair.period_ratio for pair in pairs if pair.period_ratio]):.5f}",
-            f"{mean_ratio([pair.time_ratio for pair in pairs]):.2f}",
+            _mean_text([pair.period_ratio for pair in pairs], 5),
+            _mean_text([pair.time_ratio for pair in pairs], 2),
             str(sum(pair.same_plan for pair in pairs)),
         ]
         for name, pairs in found.by_solver.items()
@@ -298,15 +299,25 @@ def _print_comparison(found: Comparison, *, as_json: bool) -> None:
         click.echo(f"\nin one file only: {found.only_before} rows before, {found.only_after} after")
 
 
+def _mean_text(ratios: Sequence[float | None], digits: int) -> str:
+    from benchmarks.compare import mean_ratio
+
+    known = [ratio for ratio in ratios if ratio is not None]
+    return f"{mean_ratio(known):.{digits}f}" if known else "-"
+
+
 def _pair_row(pair: Pair) -> list[str]:
     before, after = pair.before, pair.after
     return [
         after.suite,
         after.instance,
         after.solver,
-        *(row.status if row.period_ns is None else f"{row.period_ns / 1000:.3f}" for row in (before, after)),
-        *("" if row.gap is None else f"{row.gap:.3%}" for row in (before, after)),
-        f"{pair.time_ratio:.2f}",
+        *(
+            row.status if row.period_ns is None or row.is_failure else f"{row.period_ns / 1000:.3f}"
+            for row in (before, after)
+        ),
+        *("" if row.gap is None or row.is_failure else f"{row.gap:.3%}" for row in (before, after)),
+        _mean_text([pair.time_ratio], 2),
     ]
 
 

@@ -64,6 +64,18 @@ def test_ratios_and_plans() -> None:
     assert mean_ratio([0.5, 2.0]) == 1.0
 
 
+@pytest.mark.parametrize("changes", [{"status": "invalid", "period_ns": 1}, NONE | {"status": "overran"}])
+def test_what_failed_has_no_ratios(changes: dict[str, Any]) -> None:
+    """A plan that broke a constraint is not a thousandth as long, and a process that was killed not slow by how much."""
+    for rows in ((make_row(), make_row(**changes)), (make_row(**changes), make_row())):
+        (pair,) = compare(rows[:1], rows[1:]).pairs
+        assert (pair.period_ratio, pair.time_ratio) == (None, None)
+    (pair,) = compare([make_row()], [make_row(**(NONE | {"status": "not_installed", "solve_s": 0.0}))]).pairs
+    assert pair.time_ratio is None
+    (pair,) = compare([make_row(solve_s=1.0)], [make_row(**NONE, solve_s=5.0)]).pairs
+    assert (pair.period_ratio, pair.time_ratio) == (None, 5.0)
+
+
 @pytest.mark.parametrize(
     ("columns", "expected"),
     [

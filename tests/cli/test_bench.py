@@ -247,6 +247,20 @@ def test_by_the_wall_clock_rows_say_so(tmp_path: Path) -> None:
         }
 
 
+def test_comparing_shows_what_became_of_a_plan_that_failed(
+    results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its status in the place of its period, no gap and no ratio, which would have made it better."""
+    after = Path(shutil.copy(results, tmp_path / "after.jsonl"))
+    row = read_results(results).rows[0]
+    edit(after, 1, period_ns=1, gap=1 / row.bound_ns - 1, status="invalid")
+    capsys.readouterr()
+    assert run(["bench", "compare", str(results), str(after)]) == ExitCode.WORSE
+    told = capsys.readouterr().out.partition("worse:\n")[2].splitlines()[1].split()
+    assert told[:3] == [row.suite, row.instance, row.solver]
+    assert told[4:] == ["invalid", f"{row.gap:.3%}", "-"]
+
+
 def test_files_that_cannot_be_compared(results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Missing ones, and ones of other problems."""
     assert run(["bench", "compare", str(results), str(tmp_path / "missing.jsonl")]) == ExitCode.INPUT
