@@ -185,7 +185,7 @@ def integer_program(view: View) -> str:
     )
     told = (
         f"It takes {_times(mean_ratio(ratios))} times as long in the geometric mean of {len(ratios)} cases, "
-        f"{_times(min(ratios))} to {_times(max(ratios))} times. "
+        f"{_times(min(ratios))} to {_times(max(ratios))} times, the start of its process included. "
         if ratios
         else ""
     )
@@ -210,7 +210,7 @@ def _times(ratio: float) -> str:
 
 
 def time_to_gap(view: View) -> str:
-    """How long it takes to come within a gap."""
+    """How long it takes until half, nine tenths and all of the rows are within a gap; nothing where fewer get there."""
     lines = []
     for suite, solver, target in dict.fromkeys((row.suite, row.solver, row.target_gap) for row in view.timed):
         mine = [row for row in view.timed if (row.suite, row.solver, row.target_gap) == (suite, solver, target)]
@@ -222,12 +222,16 @@ def time_to_gap(view: View) -> str:
                 solver,
                 _percent(target),
                 f"{len(reached)} of {len(mine)}",
-                f"{median_of(times):.3f}",
-                f"{times[int(0.9 * (len(times) - 1))]:.3f}" if times else "-",
-                f"{times[-1]:.3f}" if times else "-",
+                *(_time_for(times, share * len(mine)) for share in (0.5, 0.9, 1.0)),
             ]
         )
-    return table(["suite", "solver", "gap", "reached", "median s", "90 % s", "slowest s"], lines) if lines else ""
+    return table(["suite", "solver", "gap", "reached", "half s", "90 % s", "all s"], lines) if lines else ""
+
+
+def _time_for(times: Sequence[float], rows: float) -> str:
+    """When that many rows are there, of the ascending times of those that get there at all."""
+    number = math.ceil(rows - 1e-9)
+    return f"{times[number - 1]:.3f}" if number <= len(times) else "-"
 
 
 def reaching(view: View, rows: Iterable[Row]) -> list[Row]:

@@ -170,8 +170,18 @@ def test_time_to_gap_counts_what_reached_it() -> None:
     ]
     made = view(*rows)
     assert len(made.full) == 1
-    assert time_to_gap(made).splitlines()[-1] == "| small | portfolio | 1.000 % | 1 of 2 | 0.250 | 0.250 | 0.250 |"
+    assert time_to_gap(made).splitlines()[-1] == "| small | portfolio | 1.000 % | 1 of 2 | 0.250 | - | - |"
     assert "time-to-gap.png" in plots(made)
+
+
+def test_times_to_a_gap_are_of_all_rows() -> None:
+    """Ten rows of 1 to 10 s: five are there after 5, nine after 9; where only four of ten get there, half never are."""
+    rows = [make_row(target_gap=0.01, seed=number, solve_s=float(number)) for number in range(1, 11)]
+    text = time_to_gap(view(make_row(), *rows))
+    assert text.splitlines()[-1] == "| small | portfolio | 1.000 % | 10 of 10 | 5.000 | 9.000 | 10.000 |"
+    late = [make_row(target_gap=0.01, seed=number, period_ns=1100, status="feasible") for number in range(5, 11)]
+    text = time_to_gap(view(make_row(), *rows[:4], *late))
+    assert text.splitlines()[-1] == "| small | portfolio | 1.000 % | 4 of 10 | - | - | - |"
 
 
 def grown(operations: int, solve_s: float) -> Row:
