@@ -41,6 +41,11 @@ _LEAST_SHOWN = 0.001
 )
 @click.option("--duration", type=LongDuration(), help="How long to simulate.  [default: to the last event]")
 @click.option(
+    "--ready-after",
+    type=LongDuration(),
+    help="From a node's return until it can train: processes start, state is copied.  [default: at once]",
+)
+@click.option(
     "--policy", "policy", default="all", show_default=True, help="Policies by name, separated by commas, or all."
 )
 @click.option(
@@ -68,6 +73,7 @@ def simulate(
     trace_path: Path,
     instances: bool,
     duration: float | None,
+    ready_after: float | None,
     policy: str,
     deadline: float,
     seed: int,
@@ -81,6 +87,7 @@ def simulate(
     kind = _kind_of(plot_path)
     from planner.formats.job_file import load_job
     from simulation.policies.registry import policies_named
+    from simulation.readiness import ready_later
     from simulation.run import Simulation
     from simulation.seats import seat_instances
     from simulation.trace_file import read_trace
@@ -91,6 +98,8 @@ def simulate(
     trace = read_trace(trace_path, None if instances else job.topology, duration_s=duration)
     if instances:
         trace = seat_instances(trace, job.topology.nodes)
+    if ready_after is not None:
+        trace = ready_later(trace, ready_after)
     simulation = Simulation(
         job=job,
         options=SolveOptions(deadline_s=deadline, target_gap=0.01, seed=seed),

@@ -32,6 +32,7 @@ from simulation.oobleck import OobleckModel, linear_throughput, play_oobleck
 from simulation.outcome import Outcome
 from simulation.periods import Periods
 from simulation.policies.registry import policies_named
+from simulation.readiness import ready_later
 from simulation.run import Simulation, costs_of
 from simulation.seats import seat_instances
 from simulation.trace import Trace
@@ -59,11 +60,12 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the command line says: where traces are, search time for each plan, and policies."""
+    """What the command line says: where traces are, search time for each plan, policies, and how long returns take."""
 
     data: Path
     solve: SolveOptions
     policies: tuple[str, ...]
+    ready_after_s: float = 0.0
 
 
 def intervals(options: Options) -> Iterator[Row]:
@@ -84,7 +86,7 @@ def spot(options: Options) -> Iterator[Row]:
         if most < 2 * SPOT_MODEL.slots or path.stem.removeprefix("oobleck-")[0].isdigit():
             continue  # the artifact's evenly spaced ones are table intervals'
         simulation = _simulation(SPOT_MODEL, model_job(SPOT_MODEL, most // SPOT_MODEL.slots), options)
-        seated = seat_instances(trace, simulation.job.topology.nodes)
+        seated = ready_later(seat_instances(trace, simulation.job.topology.nodes), options.ready_after_s)
         yield from _rows(simulation, simulation.play(replace(seated, name=_short_name(path.stem)), options.policies))
 
 
@@ -97,7 +99,7 @@ def generated(options: Options) -> Iterator[Row]:
         drawn = GenerationOptions(
             model=model, failures_per_node_day=FAILURES_PER_NODE_DAY["llama3"], duration_s=LARGE_DAYS * 24 * HOUR_S
         )
-        trace = generate_trace(job.topology, drawn, name=str(model))
+        trace = ready_later(generate_trace(job.topology, drawn, name=str(model)), options.ready_after_s)
         policies = tuple(name for name in options.policies if name not in PLANNED_IN_PLACE)
         yield from _rows(simulation, simulation.play(trace, policies))
 
@@ -309,12 +311,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--deadline", type=float, default=0.5, help="seconds of search for each plan")
     parser.add_argument("--gap", type=float, default=0.01, help="relative gap to the bound at which a search may stop")
     parser.add_argument("--policy", default="all", help="policies by name, separated by commas")
+    parser.add_argument("--ready-after", type=float, default=0, help="seconds from a return until the node can train")
     parser.add_argument("--json", type=Path, help="write the rows to this file too")
     given = parser.parse_args(arguments)
     options = Options(
         data=given.data,
         solve=SolveOptions(deadline_s=given.deadline, target_gap=given.gap),
         policies=policies_named(given.policy),
+        ready_after_s=given.ready_after,
     )
     make, show = TABLES[given.table]
     rows: list[Row] = []

@@ -69,6 +69,16 @@ def test_simulating_as_json(trace: str, tmp_path: Path, capsys: pytest.CaptureFi
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_returns_may_take_time(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """With an hour from a return until a node can train less is up, and GPU hours count it from then on."""
+    shares = []
+    for options in ([], ["--ready-after", "1h"]):
+        assert run(["simulate", EXAMPLE, "--trace", trace, "--policy", "fault-scaled", *options, "--json"]) == 0
+        (outcome,) = json.loads(capsys.readouterr().out)["policies"]
+        shares.append((outcome["share_of_fault_free"], outcome["gpu_hours"]))
+    assert shares[0] > shares[1]
+
+
 def test_simulating_for_people(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A heading and a line a policy."""
     assert run(["simulate", EXAMPLE, "--trace", trace, "--policy", "replan,drop-replica"]) == 0
