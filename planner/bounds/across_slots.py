@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from planner.bounds.bound import Bound
-from planner.bounds.chunks import chunk_idle, most_owed_ns, splits_warm_up_from_tail
+from planner.bounds.chunks import chunk_idle, most_credit_ns, most_owed_ns, splits_warm_up_from_tail
 from planner.bounds.idle import stage_workers
 from planner.bounds.spread import spread, spread_stages
 from planner.bounds.view import ProblemView, SlotView
@@ -18,9 +18,6 @@ def last_backward_ns(view: ProblemView, slot: SlotView) -> int:
     """
     if len(slot.stages) == 1:
         return spread(slot.counts, [worker.last_backward_ns for worker in stage_workers(view, slot)], view.total)
-    idle, work = chunk_idle(view, slot), slot_work_ns(view, slot)
-    apart = splits_warm_up_from_tail(slot, work)
-    idling = idle.warm_up_ns + idle.late_ns if apart else max(idle.warm_up_ns, idle.late_ns)
     chains = [
         [
             f + i + (0 if splittable else w)
@@ -31,8 +28,21 @@ def last_backward_ns(view: ProblemView, slot: SlotView) -> int:
         for group in slot.classes
     ]
     bare = spread_stages(slot.counts, chains, view.total)
-    owed = [most for group in slot.classes if (most := most_owed_ns(slot, group)) is not None]
-    return bare if len(owed) < len(slot.classes) else max(bare, work + idling - max(owed))
+    limits = [most_credit_ns(view, slot, group) for group in slot.classes]
+    owed = [most_owed_ns(slot, group) for group in slot.classes]
+    credit, most_owed = _largest(limits), _largest(owed)
+    if credit is None or most_owed is None:
+        return bare
+    work, warm_up = slot_work_ns(view, slot), chunk_idle(view, slot).warm_up_ns
+    if splits_warm_up_from_tail(slot, work):
+        return max(bare, work + warm_up - credit)
+    return max(bare, work - credit, work + warm_up - most_owed)
+
+
+def _largest(values: list[int | None]) -> int | None:
+    """The largest of some numbers; ``None``, which stands for no limit, if it is among them."""
+    known = [value for value in values if value is not None]
+    return max(known) if len(known) == len(values) else None
 
 
 def across_slots_bound(view: ProblemView, slot: SlotView) -> Bound | None:

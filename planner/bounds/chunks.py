@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from math import gcd
+from math import floor, gcd
 
 from planner.bounds.view import ProblemView, SlotView, WorkerClass
 
@@ -27,15 +27,12 @@ class ChunkIdle:
         Idling before that: ``R`` less the forwards that fit into memory.
     tail_ns
         Idling from a worker's last F to the end of the slot's last operation.
-    late_ns
-        Idling from a worker's last F to its own last backward.
     """
 
     first_backward_ns: int
     chain_ns: int
     warm_up_ns: int
     tail_ns: int
-    late_ns: int
 
 
 def chunk_idle(view: ProblemView, slot: SlotView) -> ChunkIdle:
@@ -44,23 +41,17 @@ def chunk_idle(view: ProblemView, slot: SlotView) -> ChunkIdle:
     first_backward = view.forward_ns(first, last) + view.stage_forward_ns(last) + view.round_trip_ns[last]
     back = view.stage_backward_ns(last) + view.backward_ns(last, first) + view.least_weight_ns(first)
     chain = view.round_trip_ns[last] + back
-    warm_up, tail, late = [], [], []
+    warm_up, tail = [], []
     for group in slot.classes:
         forwards = most_value(slot.capacity_bytes, zip(slot.activation_bytes, group.forward_ns, strict=True))
-        held = list(_backlog_items(slot, group))
-        backlog = most_value(slot.capacity_bytes, held)
-        least_own = min(slot.activation_bytes)
-        rest = None if slot.capacity_bytes is None else slot.capacity_bytes - least_own
-        others = most_value(rest, held)
+        backlog = most_value(slot.capacity_bytes, _backlog_items(slot, group))
         warm_up.append(0 if forwards is None else max(0, first_backward - forwards))
         tail.append(0 if backlog is None else max(0, chain - backlog))
-        late.append(0 if others is None else max(0, view.round_trip_ns[last] - others))
     return ChunkIdle(
         first_backward_ns=first_backward,
         chain_ns=first_backward + back,
         warm_up_ns=min(warm_up),
         tail_ns=min(tail),
-        late_ns=min(late),
     )
 
 
@@ -80,6 +71,49 @@ def most_owed_ns(slot: SlotView, group: WorkerClass) -> int | None:
     return most_value(slot.capacity_bytes, items)
 
 
+def most_credit_ns(view: ProblemView, slot: SlotView, group: WorkerClass) -> int | None:
+    """Most W that a worker may owe after its last backward, less its idling after its last F; ``V`` of (43).
+
+    It may be negative; ``None`` where memory does not limit it.
+    """
+    if slot.capacity_bytes is None:
+        return None
+    # A worker that has its slot to itself ends with an F of the last stage, and holds that microbatch at all its stages.
+    together = sum(slot.counts) == 1
+    ends = [range(len(slot.stages))] if together else [[at] for at in range(len(slot.stages))]
+    limits = []
+    for held in ends:
+        room = slot.capacity_bytes - sum(slot.activation_bytes[at] for at in held)
+        owed = sum(group.weight_grad_ns[at] for at in held if slot.splittable[at])
+        round_trip = view.round_trip_ns[slot.stages[held[-1]]]
+        items = list(_held_items(slot, group))
+        # For every share of the I that counts as time well spent this bounds the difference; the least of them is the best.
+        filled = [(share, _most(room, [(size, w + share * i) for size, w, i in items])) for share in _shares(items)]
+        bounds = [owed + most - share * round_trip for share, most in filled if most is not None]
+        if not bounds:
+            return None
+        limits.append(floor(min(bounds)))
+    return max(limits)
+
+
+def _held_items(slot: SlotView, group: WorkerClass) -> Iterable[tuple[int, int, int]]:
+    """Bytes held, W that may be owed and backward that may run meanwhile, for each state after an F."""
+    for at in range(len(slot.stages)):
+        input_grad, weight = group.input_grad_ns[at], group.weight_grad_ns[at]
+        if slot.splittable[at]:
+            yield slot.activation_bytes[at], weight, input_grad
+            yield slot.weight_grad_bytes[at], weight, 0
+        else:
+            yield slot.activation_bytes[at], 0, input_grad + weight
+
+
+def _shares(items: Iterable[tuple[int, int, int]]) -> list[Fraction]:
+    """Shares of the backward at which the densest item may change, 0 and 1 among them."""
+    lines = {(Fraction(w, size), Fraction(i, size)) for size, w, i in items if size > 0}
+    ties = {(w - v) / (j - i) for w, i in lines for v, j in lines if i != j}
+    return [Fraction(0), *sorted(tie for tie in ties if 0 < tie < 1), Fraction(1)]
+
+
 def most_value(room_bytes: int | None, items: Iterable[tuple[int, int]]) -> int | None:
     """Bound the value that fits: any number of each ``(bytes, value)`` in ``room_bytes``.
 
@@ -91,14 +125,19 @@ def most_value(room_bytes: int | None, items: Iterable[tuple[int, int]]) -> int 
     >>> most_value(7, [(2, 10), (4, 12)])
     30
     """
+    most = _most(room_bytes, items)
+    return None if most is None else floor(most)
+
+
+def _most(room_bytes: int | None, items: Iterable[tuple[int, int | Fraction]]) -> Fraction | None:
     valued = [(size, value) for size, value in items if value > 0]
     if not valued:
-        return 0
+        return Fraction(0)
     if room_bytes is None or any(size == 0 for size, _ in valued):
         return None
     step = gcd(*(size for size, _ in valued))
     room = room_bytes // step * step
-    return int(room * max(Fraction(value, size) for size, value in valued))
+    return room * max(Fraction(value) / size for size, value in valued)
 
 
 def splits_warm_up_from_tail(slot: SlotView, work_ns: int) -> bool:

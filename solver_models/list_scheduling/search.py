@@ -9,7 +9,7 @@ then schedule the time-reversed network by the latest ends and again forward by 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, product
 from typing import Any
 
@@ -23,8 +23,10 @@ from planner.schedule import IntColumn, Schedule
 from planner.timing import time_schedule
 from solver_models import work
 from solver_models.clock import WALL_CLOCK, Clock, Deadline
+from solver_models.list_scheduling.blocks import Block, Frame, search_blocks
 from solver_models.list_scheduling.engine import RULE_PRIORITY, RULE_ROUNDS, construct
 from solver_models.list_scheduling.network import Network, build_network, order_by_turn, reverse, schedule_in_order
+from solver_models.list_scheduling.squeeze import Squeezer
 
 _NO_LIMIT = 2**40
 _BUDGET_FACTORS = (1.0, 0.0, 0.95, 0.9, 1.05, 0.8, 0.5)
@@ -36,11 +38,19 @@ _EARLY_RULES = 3
 _PASS_STARTS = 6
 _KEPT = 12
 
+_BLOCK_LAPS = 3
+"""Blocks are tried on this many microbatches a slot at most: more repeat the same pattern."""
+_LEAST_BLOCKS, _MOST_BLOCKS = 150, 1500
+_BLOCK_OPERATIONS = 2_000_000
+"""Blocks to try: so many operations in all, within these limits."""
+_BLOCK_PATIENCE_SHARES = (1.0, 0.6, 0.3)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One constructed schedule: its network, start and turn of each node, and its largest window."""
+    """One constructed schedule: the rule that made it, its network, start and turn of each node, and its largest window."""
 
+    rule: str
     network: Network
     start: IntColumn
     turn: IntColumn
@@ -79,6 +89,7 @@ class ListSearch:
         self._no_wait = np.zeros(self.network.num_workers, dtype=np.int64)
         self._no_limit = np.full(self.network.num_workers, _NO_LIMIT, dtype=np.int64)
         self._forward_ns = max(stage.forward_ns for stage in problem.stages)
+        self._squeezer: Squeezer | None = None
 
     def by_rounds(self, budget_factor: float, limit_factor: float | None, patience_share: float) -> Trial:
         """Construct by rounds.
@@ -99,16 +110,37 @@ class ListSearch:
             depth = (self.network.num_slots - slot) * self.network.chunks
             limit = np.maximum(1, np.ceil(depth * limit_factor)).astype(np.int64)
         patience = np.full_like(slot, int(patience_share * self._forward_ns))
+        budget = np.maximum(spare, 0)
         return self._trial(
-            *self._construct(self.network, RULE_ROUNDS, self._fifo_priority(), patience, np.maximum(spare, 0), limit)
+            "rounds", *self._construct(self.network, RULE_ROUNDS, self._fifo_priority(), patience, budget, limit)
         )
 
     def by_starts(self, start: IntColumn, patience_share: float) -> Trial:
         """Construct with starts known from elsewhere as priorities; arguments as in :meth:`passes`."""
         patience = np.full(self.network.num_workers, int(patience_share * self._forward_ns), dtype=np.int64)
         return self._trial(
-            *self._construct(self.network, RULE_PRIORITY, start, patience, self._no_wait, self._no_limit)
+            "starts", *self._construct(self.network, RULE_PRIORITY, start, patience, self._no_wait, self._no_limit)
         )
+
+    def squeezed(self, start: IntColumn, gap_share: float) -> Trial | None:
+        """Construct in the order of starts known from elsewhere.
+
+        Parameters
+        ----------
+        start
+            Shape ``(N,)``: the starts that order each worker's F and I. They need keep no constraint.
+        gap_share
+            A gap holds a W if it is at least this share of its duration.
+
+        Returns
+        -------
+        Trial or None
+            ``None`` where that order comes to a standstill.
+        """
+        if self._squeezer is None:
+            self._squeezer = Squeezer(self.network)
+        found = self._squeezer.squeeze(start, gap_share)
+        return None if found is None else self._trial("squeezed", *found)
 
     def passes(self, start: IntColumn, patience_share: float) -> Iterator[Trial]:
         """Forward-backward passes; each yields the schedule after a backward and a forward pass.
@@ -138,7 +170,7 @@ class ListSearch:
                 self._no_wait,
                 self._no_limit,
             )
-            yield self._trial(start, turn)
+            yield self._trial("passes", start, turn)
 
     def _fifo_priority(self) -> IntColumn:
         """Microbatches of all pipelines by the share of their pipeline's iteration that lies before them."""
@@ -170,13 +202,13 @@ class ListSearch:
         )
         return start, turn
 
-    def _trial(self, start: IntColumn, turn: IntColumn) -> Trial:
+    def _trial(self, rule: str, start: IntColumn, turn: IntColumn) -> Trial:
         if start[0] < 0:
             raise InvalidScheduleError(
                 "list scheduling came to a standstill in forward time: an admission rule is wrong"
             )
         window = int(largest_window(self.network.worker, self.network.duration, start, self._sync, self._joint))
-        return Trial(network=self.network, start=start, turn=turn, window_ns=window)
+        return Trial(rule=rule, network=self.network, start=start, turn=turn, window_ns=window)
 
 
 def rule_parameters() -> Iterator[tuple[float, float | None, float]]:
@@ -197,6 +229,8 @@ class ListRun:
         self.search = search
         self.best: list[Trial] = []
         """Trials kept so far, the best by window first, at most a dozen."""
+        self.best_of_rule: dict[str, Trial] = {}
+        """The best trial of each rule."""
         self.num_tried = 0
         self._more = self._trials()
 
@@ -221,24 +255,57 @@ class ListRun:
             The best so far, at least one.
         """
         while not self.met and (self.num_tried < at_least or not deadline.passed):
-            trial = next(self._more, None)
+            try:
+                trial = next(self._more)
+            except StopIteration:
+                break
             self.num_tried += 1
             if trial is None:
-                break
+                continue
+            known = self.best_of_rule.get(trial.rule)
+            if known is None or trial.window_ns < known.window_ns:
+                self.best_of_rule[trial.rule] = trial
             self.best.append(trial)
             self.best.sort(key=lambda kept: kept.window_ns)
             del self.best[_KEPT:]
         return self.best
 
-    def _trials(self) -> Iterator[Trial]:
+    def _trials(self) -> Iterator[Trial | None]:
         # Passes come early too: a large problem has time for little else.
         rules = rule_parameters()
         for parameters in islice(rules, _EARLY_RULES):
             yield self.search.by_rounds(*parameters)
+        if self.search.network.chunks > 1:
+            yield from self._blocks()
         yield from self._passes(_EARLY_RULES, _PASS_PATIENCE_SHARES[:2])
         for parameters in rules:
             yield self.search.by_rounds(*parameters)
         yield from self._passes(_PASS_STARTS, _PASS_PATIENCE_SHARES)
+
+    def _blocks(self) -> Iterator[Trial | None]:
+        """Squeezed blocks, found for one sound pipeline of few microbatches; then the starts of the best as priorities."""
+        problem, search = self.search.problem, self.search
+        count = min(max(problem.microbatches), _BLOCK_LAPS * problem.num_slots)
+        model = replace(problem, microbatches=(count,), dead=frozenset(), speeds_ppm={})
+        frame = Frame(model)
+        small = ListSearch(model, np.zeros((count, model.num_stages), dtype=np.int64), self.search.target_ns)
+
+        def window_of(block: Block) -> int | None:
+            trial = small.squeezed(frame.starts(block, model.microbatches), float(block[-1]))
+            return None if trial is None else trial.window_ns
+
+        operations = 3 * model.num_stages * count
+        trials = min(_MOST_BLOCKS, max(_LEAST_BLOCKS, _BLOCK_OPERATIONS // operations))
+        best: list[Trial] = []
+        for block in search_blocks(frame, window_of, trials, np.random.default_rng(0)):
+            trial = None
+            if block is not None:
+                trial = search.squeezed(frame.starts(block, problem.microbatches), float(block[-1]))
+            if trial is not None:
+                best = sorted([*best, trial], key=lambda kept: kept.window_ns)[:_EARLY_RULES]
+            yield trial
+        for share, origin in product(_BLOCK_PATIENCE_SHARES, best):
+            yield search.by_starts(origin.start, share)
 
     def _passes(self, most: int, shares: tuple[float, ...]) -> Iterator[Trial]:
         """What forward-backward passes yield from each of the best trials."""
