@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from solver_models.clock import WALL_CLOCK, Clock, Deadline
 from solver_models.list_scheduling.search import ListSearch, Trial
 
 _PATIENCE_SHARES = (0.8, 0.3, 1.0, 0.6, 0.5, 0.7, 0.9)
+_GAP_SHARES = (0.9, 0.5)
 _MOST_IDLE_ROUNDS = 12
 """Rounds of annealing without a gain after which a cell is left as it is."""
 
@@ -129,6 +131,12 @@ class Cell:
         return None if self._best is None else self._best.order(self.problem)
 
     def _trials(self, origins: list[IntColumn]) -> Iterator[Trial]:
+        if self._search.network.chunks > 1:
+            for share, origin in product(_GAP_SHARES, reversed(origins)):
+                squeezed = self._search.squeezed(origin, share)
+                if squeezed is not None:
+                    yield squeezed
+                    yield from (self._search.by_starts(squeezed.start, patience) for patience in _PATIENCE_SHARES[:2])
         for share in _PATIENCE_SHARES:
             for origin in origins:
                 yield from self._search.passes(origin, share)

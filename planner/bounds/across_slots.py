@@ -33,10 +33,11 @@ def last_backward_ns(view: ProblemView, slot: SlotView) -> int:
     credit, most_owed = _largest(limits), _largest(owed)
     if credit is None or most_owed is None:
         return bare
-    work, warm_up = slot_work_ns(view, slot), chunk_idle(view, slot).warm_up_ns
+    work, idle = slot_work_ns(view, slot), chunk_idle(view, slot)
+    before = idle.waiting_ns
     if splits_warm_up_from_tail(slot, work):
-        return max(bare, work + warm_up - credit)
-    return max(bare, work - credit, work + warm_up - most_owed)
+        before = max(before, idle.warm_up_ns)
+    return max(bare, work + before - credit, work + idle.warm_up_ns - most_owed)
 
 
 def _largest(values: list[int | None]) -> int | None:

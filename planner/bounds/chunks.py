@@ -25,6 +25,9 @@ class ChunkIdle:
         From the first F of a microbatch in the slot to the end of its last W there.
     warm_up_ns
         Idling before that: ``R`` less the forwards that fit into memory.
+    waiting_ns
+        Idling before one of the slot's later stages has anything to do, where the slot has one live worker; else 0. That
+        worker's last F is of the last stage, so this idling always lies before it.
     tail_ns
         Idling from a worker's last F to the end of the slot's last operation.
     """
@@ -32,6 +35,7 @@ class ChunkIdle:
     first_backward_ns: int
     chain_ns: int
     warm_up_ns: int
+    waiting_ns: int
     tail_ns: int
 
 
@@ -51,8 +55,18 @@ def chunk_idle(view: ProblemView, slot: SlotView) -> ChunkIdle:
         first_backward_ns=first_backward,
         chain_ns=first_backward + back,
         warm_up_ns=min(warm_up),
+        waiting_ns=floor(waiting_ns(view, slot)) if sum(slot.counts) == 1 else 0,
         tail_ns=min(tail),
     )
+
+
+def waiting_ns(view: ProblemView, slot: SlotView) -> Fraction:
+    """Idling before a later stage has anything to do, of a worker with an even share of the microbatches; ``H`` of (44)."""
+    load, done, most = Fraction(view.total, sum(slot.counts)), 0, Fraction(0)
+    for at, stage in enumerate(slot.stages):
+        most = max(most, view.forward_ns(slot.first_stage, stage) - load * done)
+        done += slot.classes[0].forward_ns[at]
+    return most
 
 
 def _backlog_items(slot: SlotView, group: WorkerClass) -> Iterable[tuple[int, int]]:

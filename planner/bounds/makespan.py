@@ -6,6 +6,7 @@ from planner.bounds.across_slots import last_backward_ns
 from planner.bounds.bound import Bound
 from planner.bounds.tail import tail_bound
 from planner.bounds.view import ProblemView, SlotView
+from planner.bounds.warm_up import warm_up_bound
 from planner.problem import Optimizer
 
 
@@ -15,7 +16,7 @@ def makespan_bound(view: ProblemView, slot: SlotView) -> Bound | None:
         return None
     first = slot.first_stage
     head = view.forward_ns(0, first)
-    window = tail_bound(view, slot).value_ns - slot.sync_ns
+    window = max(tail_bound(view, slot).value_ns, warm_up_bound(view, slot).value_ns) - slot.sync_ns
     back = max((view.backward_ns(first, u) + view.least_weight_ns(u) for u in range(first)), default=0)
     inside = max(window, last_backward_ns(view, slot) + back)
     return Bound(

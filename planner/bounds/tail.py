@@ -21,7 +21,8 @@ def tail_bound(view: ProblemView, slot: SlotView) -> Bound:
     else:
         idle, work = chunk_idle(view, slot), slot_work_ns(view, slot)
         apart = splits_warm_up_from_tail(slot, work)
-        value = work + (idle.warm_up_ns + idle.tail_ns if apart else max(idle.warm_up_ns, idle.tail_ns))
+        before = max(idle.warm_up_ns, idle.waiting_ns) if apart else idle.waiting_ns
+        value = work + max(idle.warm_up_ns, before + idle.tail_ns)
         joint = "and" if apart else "or"
         detail = f"{idle.warm_up_ns} ns idle before the first backward {joint} {idle.tail_ns} ns after the last F"
     return Bound(

@@ -1,9 +1,12 @@
-"""Warm-up bound: idling before a slot's first backward (docs/model.md, equations (26) and (33))."""
+"""Warm-up bound: idling before a slot's first backward (docs/model.md, equations (26), (33) and (44))."""
 
 from __future__ import annotations
 
+from fractions import Fraction
+from math import ceil
+
 from planner.bounds.bound import Bound
-from planner.bounds.chunks import chunk_idle
+from planner.bounds.chunks import chunk_idle, waiting_ns
 from planner.bounds.idle import stage_workers
 from planner.bounds.spread import spread, spread_stages
 from planner.bounds.view import ProblemView, SlotView
@@ -22,8 +25,10 @@ def warm_up_bound(view: ProblemView, slot: SlotView) -> Bound:
         backwards = [
             [i + w for i, w in zip(group.input_grad_ns, group.weight_grad_ns, strict=True)] for group in slot.classes
         ]
+        even = Fraction(view.total * sum(slot.classes[0].microbatch_ns), sum(slot.counts))
         value = max(
             slot_work_ns(view, slot) + idle.warm_up_ns,
+            ceil(even + waiting_ns(view, slot)),
             idle.first_backward_ns + spread_stages(slot.counts, backwards, view.total),
             idle.chain_ns,
         )

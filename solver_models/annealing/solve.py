@@ -66,6 +66,10 @@ def anneal_problem(
     best = min(starts, key=lambda order: order.period_ns)
     if large or best.period_ns <= target_ns or deadline.passed:
         return best
+    if lists.search.network.chunks > 1:
+        # Where slots hold several stages annealing ends in different valleys, by the rule whose schedule it starts from.
+        others = [trial for trial in lists.best_of_rule.values() if trial is not lists.best[0]]
+        starts.extend(_best_order(problem, [trial], clock) for trial in others)
     for _ in range(_ROUTINGS if problem.dead or problem.speeds_ppm else 0):
         if listing.passed:
             break

@@ -1,10 +1,10 @@
-"""Building blocks: where each operation of one microbatch stands, repeated for all of them (docs/model.md, section 8).
+"""Building blocks: where each operation of one microbatch stands, repeated for all of them (docs/decisions/building-blocks.md).
 
 If microbatch ``m`` does everything ``m`` periods after the first one, no worker ever waits in the middle of an iteration,
-provided that what it does for one microbatch fits into a period without overlap. Which stages a worker holds decides how fast F and I
-should travel: going down a V they take a step ``a`` from slot to slot, going up ``k T - a``, so that every slot sees the same
-pattern, shifted (after the V schedules of Qi et al. 2024). What a block says of memory is its lifespan: ``L / T`` microbatches
-are between F and I at once.
+provided that what it does for one microbatch fits into a period without overlap. Which stages a worker holds decides how fast
+F and I should travel: going down a V they take a step ``a`` from slot to slot, going up ``k T - a``, so that every slot sees the
+same pattern, shifted (after the V schedules of Qi et al. 2024). What a block says of memory is its lifespan: ``L / T``
+microbatches are between F and I at once.
 
 A block is a vector, with ``C`` chunks, the most stages that a slot holds; times are in periods:
 
@@ -110,15 +110,14 @@ class Frame:
     def draw(self, random: np.random.Generator) -> Block:
         """Draw a block."""
         c = self.chunks
-        least = (self.forward.mean() + self.transfer.mean()) / self.period, (
-            self.input_grad.mean() + self.transfer.mean()
-        ) / self.period
+        least = (
+            (self.forward.mean() + self.transfer.mean()) / self.period,
+            (self.input_grad.mean() + self.transfer.mean()) / self.period,
+        )
         if random.random() < _REGULAR_SHARE:
             laps = random.choice([1, 1, 1, 2], 2)
             down = random.uniform(least[0], max(least[0], laps[0] - least[0]))
-            steps = np.stack(
-                [np.where(self.rising, down, laps[0] - down), np.where(self.rising, laps[1] - down, down)]
-            )
+            steps = np.stack([np.where(self.rising, down, laps[0] - down), np.where(self.rising, laps[1] - down, down)])
         else:
             steps = random.uniform(0.8, random.choice([1.5, 2.5, 4.0]), (2, c)) * np.array(least)[:, None]
         turns = random.uniform(0, 1, 2 * c - 1) ** 2

@@ -139,6 +139,7 @@ class ListSearch:
         """
         if self._squeezer is None:
             self._squeezer = Squeezer(self.network)
+        self.clock.charge(work.squeezed_s(len(self.network.worker)))
         found = self._squeezer.squeeze(start, gap_share)
         return None if found is None else self._trial("squeezed", *found)
 
@@ -288,7 +289,7 @@ class ListRun:
         count = min(max(problem.microbatches), _BLOCK_LAPS * problem.num_slots)
         model = replace(problem, microbatches=(count,), dead=frozenset(), speeds_ppm={})
         frame = Frame(model)
-        small = ListSearch(model, np.zeros((count, model.num_stages), dtype=np.int64), self.search.target_ns)
+        small = ListSearch(model, np.zeros((count, model.num_stages), dtype=np.int64), search.target_ns, search.clock)
 
         def window_of(block: Block) -> int | None:
             trial = small.squeezed(frame.starts(block, model.microbatches), float(block[-1]))

@@ -160,6 +160,47 @@ def test_v_placement_does_not_count_transfers_inside_a_slot() -> None:
     assert values(problem, "warm_up")[0] == 49
 
 
+def v_of_two(count: int, *, transfer: int = 0, pipelines: int = 1) -> Problem:
+    """Two slots as a V, unit costs, memory for four activations."""
+    return Problem(
+        stages=(unit(transfer_ns=transfer),) * 4,
+        slots=(Slot(stages=(0, 3), capacity_bytes=8), Slot(stages=(1, 2), capacity_bytes=8)),
+        microbatches=(count,) * pipelines,
+    )
+
+
+def test_what_a_slot_of_two_stages_owes_shares_its_memory_with_the_last_microbatch() -> None:
+    """Slot 1 of a V: beside both activations of the last microbatch only two others fit."""
+    # F0, 24 ns of work, 4 W owed, of which none waits for the round trip F3 I3; then I0 and W0.
+    assert values(v_of_two(4), "across_slots") == [1 + 24 - 4 + 1 + 1]
+    # The first backward comes 2 late; the round trip takes 4, and two I fill 2 of it: 2 W fewer are owed.
+    assert values(v_of_two(4, transfer=1), "across_slots") == [2 + 24 + 2 - 2 + 2 + 1]
+
+
+def test_peers_may_hold_the_other_stage_of_the_last_microbatch() -> None:
+    """With two live workers in the slot three others fit beside the one stage that is sure to be held."""
+    # 2 + 24 + 2 - V + 2 + 1 with V = 4 - (4 - 3).
+    assert values(v_of_two(4, transfer=1, pipelines=2), "across_slots") == [2 + 24 + 2 - 3 + 2 + 1]
+
+
+def test_a_worker_waits_for_its_later_stage() -> None:
+    """Two F0, and stage 3 comes three after the first of them."""
+    assert values(v_of_two(2), "warm_up")[0] == 12 + 1
+    # Two workers with three microbatches: one and a half F0 each, and all the less work.
+    uneven = Problem(stages=v_of_two(2).stages, slots=v_of_two(2).slots, microbatches=(2, 1))
+    assert values(uneven, "warm_up")[0] == 9 + 2
+
+
+def test_waiting_adds_to_the_tail_of_a_lone_worker() -> None:
+    """A slot of stages 0 and 2 around another: it waits for F2, and again after it for the last gradient."""
+    stages = (unit(), unit(forward_ns=4, input_grad_ns=4), unit())
+    problem = Problem(
+        stages=stages, slots=(Slot(stages=(0, 2), capacity_bytes=4), Slot(stages=(1,))), microbatches=(1,)
+    )
+    # F0, 4 for F1, F2 I2, W2 within the 4 for I1, I0 W0.
+    assert values(problem, "tail")[0] == 6 + 4 + 3
+
+
 def test_bounds_do_not_depend_on_which_peers_failed_or_where_microbatches_live() -> None:
     """Only failure counts and the global batch matter."""
     one = pipelines(3, (4, 4, 4), capacity=6, dead=frozenset({Worker(0, 1), Worker(2, 0)}))
