@@ -1,4 +1,4 @@
-"""Bound across slots: what a late slot's busiest worker leaves for an early one (docs/model.md, equation (32))."""
+"""Bound across slots: what a late slot's busiest worker leaves for an early one (docs/model.md, equations (32) and (45))."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def most_owed_ns(slot: SlotView, group: WorkerClass) -> int | None:
 
 
 def most_credit_ns(view: ProblemView, slot: SlotView, group: WorkerClass) -> int | None:
-    """Most W that a worker may owe after its last backward, less its idling after its last F; ``V`` of (43).
+    """Most W that a worker may owe after its last backward, less its idling after its last F; ``V`` of (45).
 
     It may be negative; ``None`` where memory does not limit it.
     """
