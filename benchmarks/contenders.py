@@ -81,8 +81,9 @@ class Contender:
         What the problem that it answers lacks, for people.
     repeats
         When the same seed gives the same plan again, by the wall clock.
-    counts_work
-        Whether its deadline can count work; the same seed then always gives the same plan.
+    most_counted
+        Largest problem, in operations, on which its deadline can count work, so that the same seed always gives the same plan;
+        ``None`` for any.
     solve
         Answers a problem within its options; ``None`` for whole commands, which are given a job.
     needs
@@ -94,18 +95,28 @@ class Contender:
     solve: Callable[[Problem, SolveOptions], Answer] | None
     leaves_out: str = ""
     repeats: Repeats = Repeats.ALWAYS
-    counts_work: bool = True
+    most_counted: int | None = None
     needs: str | None = None
 
-    def clock(self, *, deterministic: bool) -> Counted:
-        """What its deadline counts where work is to be counted, or is not."""
+    def clock(self, problem: Problem, *, deterministic: bool) -> Counted:
+        """What its deadline counts on a problem where work is to be counted, or is not."""
         if self.repeats is Repeats.ALWAYS:
             return "none"
-        return "work" if deterministic and self.counts_work else "wall"
+        operations = 3 * problem.num_stages * problem.num_microbatches
+        counts = self.most_counted is None or operations <= self.most_counted
+        return "work" if deterministic and counts else "wall"
 
     def repeats_by(self, clock: Counted) -> Repeats:
         """When the same seed gives the same plan again by a deadline that counts this."""
         return Repeats.ALWAYS if clock == "work" else self.repeats
+
+    def repeats_told(self) -> str:
+        """When the same seed gives the same plan again where work is counted, for people."""
+        if self.most_counted is None:
+            return str(Repeats.ALWAYS)
+        if not self.most_counted:
+            return str(self.repeats)
+        return f"{Repeats.ALWAYS}, up to {self.most_counted} operations"
 
 
 def contenders() -> Mapping[str, Contender]:
@@ -157,6 +168,10 @@ _SUMMARIES = {
 }
 
 
+_MOST_COUNTED = {"improve": 2_000, "milp_cbc": 0, "milp_highs": 0, "milp_scip": 0}
+"""Of solvers that cannot count their work on any problem."""
+
+
 def _solvers() -> list[Contender]:
     return [
         Contender(
@@ -164,7 +179,7 @@ def _solvers() -> list[Contender]:
             summary=_SUMMARIES[name][0] if name in _SUMMARIES else name,
             repeats=_SUMMARIES[name][1] if name in _SUMMARIES else Repeats.BY_CHANCE,
             solve=lambda problem, options, name=name: _by_solver(name, problem, options),  # type: ignore[misc]
-            counts_work=registry.SOLVERS[name].counts_work,
+            most_counted=_MOST_COUNTED.get(name),
             needs=name,
         )
         for name in registry.SOLVERS
@@ -250,8 +265,6 @@ def _by_solver(name: str, problem: Problem, options: SolveOptions) -> Answer:
         from solver_models.milp_search import require_small  # noqa: PLC0415 - its backend need not be installed
 
         require_small(problem)
-    if not registry.SOLVERS[name].counts_work:
-        options = replace(options, deterministic=False)
     result = registry.solve(name, problem, options)
     return Answer(
         problem=problem,

@@ -38,12 +38,12 @@ def measure(instance: Instance, contender: Contender, options: SolveOptions) -> 
         return _measure_command(instance, options)
     if contender.needs is not None and not registry.is_installed(contender.needs):
         return Measurement(status="not_installed", leaves_out=contender.leaves_out)
-    clock = contender.clock(deterministic=options.deterministic)
+    clock = contender.clock(instance.problem, deterministic=options.deterministic)
     base = resident_bytes()
     forget_peak()
     began, cpu_began = time.perf_counter(), time.process_time()
     try:
-        answer = contender.solve(instance.problem, options)
+        answer = contender.solve(instance.problem, replace(options, deterministic=clock == "work"))
     except (OptionError, NoPlanError) as error:
         return Measurement(status="not_applicable", leaves_out=contender.leaves_out, detail=error.message)
     except SolverMissingError as error:
@@ -115,6 +115,8 @@ def _measure_command(instance: Instance, options: SolveOptions) -> Measurement:
         repeats=Repeats.ALWAYS if options.deterministic else Repeats.BY_CHANCE,
         period_ns=round(summary["period_us"] * 1000),
         bound_ns=round(summary["bound_us"] * 1000),
+        # That of all that the plan says, its order included.
+        schedule_sha256=summary["plan_id"],
         solve_s=planned.wall_s,
         check_s=validated.wall_s,
         base_bytes=0,

@@ -19,6 +19,9 @@ from solver_models.ticks import choose_ticks
 MAX_OPERATIONS = 30_000
 """Largest schedule taken: every round models all of its times."""
 
+MAX_COUNTED_OPERATIONS = 2_000
+"""Largest schedule taken where work is counted: what CP-SAT propagates of larger models before it searches is not counted."""
+
 STAGNATION_ROUNDS = 60
 """Rounds without improvement after which the search ends."""
 
@@ -32,13 +35,16 @@ def search(given: SearchInput, report: Report) -> Found:
     Raises
     ------
     OptionError
-        If there is no schedule to start from, or it is larger than :data:`MAX_OPERATIONS`.
+        If there is no schedule to start from, or it is larger than :data:`MAX_OPERATIONS`, or than :data:`MAX_COUNTED_OPERATIONS`
+        where work is counted.
     """
     if given.hint is None:
         raise OptionError("improve has no schedule to start from", hint="give a hint, for example the list schedule")
-    if given.hint.num_operations > MAX_OPERATIONS:
+    most = MAX_COUNTED_OPERATIONS if given.options.deterministic else MAX_OPERATIONS
+    if given.hint.num_operations > most:
+        when = " where work is counted" if given.options.deterministic else ""
         raise OptionError(
-            f"the schedule has {given.hint.num_operations} operations; improve takes at most {MAX_OPERATIONS}"
+            f"the schedule has {given.hint.num_operations} operations; improve takes at most {most}{when}"
         )
     progress = Progress(
         given=given,

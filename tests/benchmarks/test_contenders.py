@@ -7,15 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.contenders import Contender, contenders, contenders_named, groups
+from benchmarks.contenders import Contender, Repeats, contenders, contenders_named, groups
 from benchmarks.generated import growth, small
 from benchmarks.instance import Instance
 from benchmarks.jobs import worked_example
 from benchmarks.measure import measure
+from benchmarks.suites import SUITES
 from planner.errors import OptionError
 from planner.formats.job_file import job_to_document, load_job
 from planner.operation import Worker
 from solver_models import registry
+from solver_models.improve_search import MAX_COUNTED_OPERATIONS
 from solver_models.result import SolveOptions
 
 ROOT = Path(__file__).parents[2]
@@ -128,7 +130,28 @@ def test_a_whole_command_is_measured_from_its_start_to_its_file() -> None:
     found = measure(instance, KNOWN["command"], OPTIONS)
     assert (found.status, found.period_ns, found.bound_ns) == ("optimal", 27_000, 27_000)
     assert found.solve_s > 0 < found.check_s
+    assert found.schedule_sha256 is not None
     assert (found.solve_peak_bytes or 0) > 10 * 2**20
     found = measure(replace(instance, failed_nodes="x99"), KNOWN["command"], OPTIONS)
     assert (found.status, found.period_ns) == ("crashed", None)
     assert "ended with 3" in found.detail
+
+
+def test_what_cannot_count_its_work_keeps_to_the_wall_clock() -> None:
+    """The integer program always, CP-SAT's neighbourhoods on problems that they refuse to count on; the rest never does."""
+    (small, large) = (next(i for i in SUITES["grid"].make() if i.name.startswith(name)) for name in ("g43-", "g98-"))
+    for name, contender in KNOWN.items():
+        clocks = [contender.clock(instance.problem, deterministic=True) for instance in (small, large)]
+        if contender.repeats is Repeats.ALWAYS:
+            assert clocks == ["none", "none"]
+        elif name.startswith("milp_"):
+            assert clocks == ["wall", "wall"]
+        else:
+            assert clocks == ["work", "wall" if name == "improve" else "work"]
+        assert contender.clock(small.problem, deterministic=False) in ("none", "wall")
+    assert KNOWN["improve"].most_counted == MAX_COUNTED_OPERATIONS
+    counted = SolveOptions(deadline_s=0.5, deterministic=True)
+    with pytest.raises(OptionError, match="at most 2000 where work is counted"):
+        registry.solve("improve", large.problem, counted)
+    found = measure(large, KNOWN["improve"], counted)
+    assert (found.clock, found.repeats, found.status) == ("wall", "by chance", "feasible")
