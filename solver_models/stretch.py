@@ -37,7 +37,10 @@ def stretched_pipeline(problem: Problem, routing: IntColumn) -> Problem:
     count = max(problem.microbatches)
     slots, stages = list(problem.slots), list(problem.stages)
     for s, slot in enumerate(problem.slots):
-        loads = np.bincount(routing[:, slot.stages[0]], minlength=problem.num_pipelines).tolist()
+        held = [problem.stages[v] for v in slot.stages]
+        work = [stage.forward_ns + stage.input_grad_ns + stage.weight_grad_ns for stage in held]
+        counts = [np.bincount(routing[:, v], minlength=problem.num_pipelines) for v in slot.stages]
+        loads = np.average(counts, axis=0, weights=work if any(work) else None).tolist()
         busiest = max(
             load * FULL_SPEED_PPM / problem.speed_ppm(Worker(k, s)) for k, load in enumerate(loads) if load > 0
         )

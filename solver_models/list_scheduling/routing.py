@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.operation import Worker
+from planner.operation import Kind, Worker
 from planner.problem import FULL_SPEED_PPM, Problem
 from planner.schedule import IntColumn
 
 _LEVEL_UNIT = 10**6
 """Loads are levelled to a millionth of a microbatch at full speed."""
+
+_MOST_SPLIT = 0.25
+"""Share of a slot's shed microbatches whose stages may go to different helpers."""
 
 
 def balanced_routing(problem: Problem, shuffle: np.random.Generator | None = None) -> IntColumn:
@@ -30,7 +33,8 @@ def balanced_routing(problem: Problem, shuffle: np.random.Generator | None = Non
     Returns
     -------
     array of int64, shape ``(sum(M), V)``
-        Pipeline whose worker runs each global microbatch at each stage; all stages of a slot go together.
+        Pipeline whose worker runs each global microbatch at each stage; the stages of a slot go together but where that
+        leaves one worker more to do than the others.
     """
     home = np.repeat(np.arange(problem.num_pipelines, dtype=np.int64), problem.microbatches)
     routing = np.repeat(home[:, None], problem.num_stages, axis=1)
@@ -45,8 +49,48 @@ def balanced_routing(problem: Problem, shuffle: np.random.Generator | None = Non
         moved, helpers = _deal(problem, s, guests, shuffle)
         for v in problem.slots[s].stages:
             routing[moved, v] = helpers
+        _even_out(problem, s, routing)
         np.add.at(guests, helpers, 1)
     return routing
+
+
+def _even_out(problem: Problem, slot: int, routing: IntColumn) -> None:
+    """Move single stages of microbatches between a slot's workers while that takes work off the busiest.
+
+    Whole microbatches cannot be dealt out more evenly than that; with several stages a slot, halves of them can.
+    """
+    stages = problem.slots[slot].stages
+    live = np.array(problem.live_pipelines(slot), dtype=np.int64)
+    if len(stages) == 1:
+        return
+    home = np.repeat(np.arange(problem.num_pipelines, dtype=np.int64), problem.microbatches)
+    cost = np.array(
+        [
+            [
+                sum(problem.duration_ns(kind, v, Worker(k, slot)) for kind in (Kind.F, Kind.I, Kind.W))
+                for k in live.tolist()
+            ]
+            for v in stages
+        ],
+        dtype=np.int64,
+    )
+    counts = np.array([[np.count_nonzero(routing[:, v] == k) for k in live.tolist()] for v in stages], dtype=np.int64)
+    load, split = (cost * counts).sum(axis=0), routing.copy()
+    shed = np.count_nonzero(routing[:, stages[0]] != home)
+    moves = 0
+    for v, by_worker in zip(stages[:0:-1], cost[:0:-1], strict=True):
+        while True:
+            busiest, idlest = int(load.argmax()), int(load.argmin())
+            guests = np.flatnonzero((split[:, v] == live[busiest]) & (home != live[busiest]))
+            if len(guests) == 0 or load[idlest] + by_worker[idlest] >= load[busiest]:
+                break
+            moves += 1
+            split[guests[len(guests) // 2], v] = live[idlest]
+            load[busiest] -= by_worker[busiest]
+            load[idlest] += by_worker[idlest]
+    # Where each helper takes little anyway, twice as many would have to help.
+    if moves <= _MOST_SPLIT * shed:
+        routing[:] = split
 
 
 def most_loads(problem: Problem, slot: int) -> IntColumn:
