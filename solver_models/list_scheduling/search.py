@@ -40,7 +40,7 @@ _KEPT = 12
 
 _BLOCK_LAPS = 3
 """Blocks are tried on this many microbatches a slot at most: more repeat the same pattern."""
-_LEAST_BLOCKS, _MOST_BLOCKS = 150, 1500
+_LEAST_BLOCKS, _MOST_BLOCKS = 250, 1500
 _BLOCK_OPERATIONS = 2_000_000
 """Blocks to try: so many operations in all, within these limits."""
 _BLOCK_PATIENCE_SHARES = (1.0, 0.6, 0.3)
