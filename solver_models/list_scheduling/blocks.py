@@ -83,12 +83,12 @@ class Frame:
         forward, input_grad = np.zeros(last + 1), np.zeros(last + 1)
         for v in range(1, last + 1):
             same = chunk[v] == chunk[v - 1]
-            step = steps[0, chunk[v]] if same else turns[chunk[v] - 1]
+            step = steps[0, chunk[v]] if same else turns[min(chunk[v - 1], chunk[v])]
             forward[v] = forward[v - 1] + max(self.forward[v - 1] + self.transfer[v - 1], step * period)
         input_grad[last] = forward[last] + max(self.forward[last], turns[self.chunks - 1] * period)
         for v in range(last - 1, -1, -1):
             same = chunk[v] == chunk[v + 1]
-            step = steps[1, chunk[v]] if same else turns[self.chunks + chunk[v]]
+            step = steps[1, chunk[v]] if same else turns[self.chunks + min(chunk[v], chunk[v + 1])]
             input_grad[v] = input_grad[v + 1] + max(self.input_grad[v + 1] + self.transfer[v], step * period)
         in_flight = (input_grad + self.input_grad - forward) / period
         early = np.minimum.accumulate(np.floor(in_flight + lead[chunk]))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 
@@ -12,6 +10,7 @@ from planner.job import Placement, place_stages
 from planner.problem import Problem, Slot, Stage
 from planner.timing import time_schedule
 from planner.validation import require_valid
+from solver_models.clock import Deadline
 from solver_models.list_scheduling.blocks import Frame, search_blocks
 from solver_models.list_scheduling.routing import balanced_routing
 from solver_models.list_scheduling.search import ListRun, ListSearch, best_timed
@@ -83,10 +82,22 @@ def test_blocks_come_near_the_bound_where_rules_do_not(slots: int) -> None:
     problem = _problem(Placement.V, slots, (3 * slots,))
     bound_ns = best_bound(problem).value_ns
     run = ListRun(ListSearch(problem, balanced_routing(problem), bound_ns))
-    schedule, period_ns = best_timed(problem, run.until(time.monotonic(), at_least=2_000))
+    schedule, period_ns = best_timed(problem, run.until(Deadline.after(0.0), at_least=2_000))
     require_valid(problem, schedule, period_ns)
     assert period_ns <= 1.005 * bound_ns
     assert run.best_of_rule["rounds"].window_ns >= 1.02 * bound_ns
+
+
+def test_slots_may_hold_different_numbers_of_stages() -> None:
+    """From a slot's second stage on to the only one of the next: another chunk again, with fewer stages."""
+    slots = (Slot(stages=(0,)), Slot(stages=(1, 2)), Slot(stages=(3, 4, 5)), Slot(stages=(6,)))
+    problem = Problem(stages=(STAGE,) * 7, slots=slots, microbatches=(5,))
+    frame = Frame(problem)
+    starts = frame.starts(frame.draw(np.random.default_rng(4)), problem.microbatches).reshape(5, 7, 3)
+    assert (np.diff(starts[0, :, 0]) >= 100).all()
+    run = ListRun(ListSearch(problem, balanced_routing(problem), 0))
+    require_valid(problem, *best_timed(problem, run.until(Deadline.after(0.0), at_least=300)))
+    assert "squeezed" in run.best_of_rule
 
 
 def test_blocks_serve_pipelines_with_failures_too() -> None:
