@@ -26,6 +26,12 @@ _MOST_IDLE_ROUNDS = 12
 """Rounds of annealing without a gain after which a cell is left as it is."""
 
 
+_ROUNDS_BEFORE_COOLING = 2
+_LEAST_COOLING_MOVES, _MOST_COOLING_MOVES = 10.0, 400.0
+"""Moves for each operation there has to be time for, at least and at most, for one long cooling in place of rounds: fewer gain
+little, and where there is time for more, beginning anew helps."""
+
+
 def find_cells(problem: Problem, routing: IntColumn) -> list[IntColumn]:
     """Pipelines that something failed in or is rerouted from or to, by who shares microbatches with whom.
 
@@ -108,15 +114,22 @@ class Cell:
             self.offer(trial)
         return trial is not None
 
-    def anneal(self, deadline: Deadline, seed: int) -> bool:
-        """Anneal the best order for a round; say whether another one may help."""
+    def anneal(self, deadline: Deadline, seed: int, *, alone: bool = False) -> bool:
+        """Anneal the best order for a round, or all the time where the cell is ``alone``; say whether more may help."""
         if self._annealer is None:
             assert self._best is not None
             self._annealer = Annealer(self.problem, self._search.network, self._search.target_ns)
             order = self._best.order(self.problem)
             self._annealed = timed_order(self.problem, self._search.network, order, "", deadline.clock)
         assert self._annealed is not None
-        found = self._annealer.round(self._annealed, deadline, seed, self._rounds, self._idle_rounds)
+        if (
+            alone
+            and self._rounds == _ROUNDS_BEFORE_COOLING
+            and _LEAST_COOLING_MOVES <= self._annealer.moves_left(deadline) <= _MOST_COOLING_MOVES
+        ):
+            found = self._annealer.cool(self._annealed, deadline, seed)
+        else:
+            found = self._annealer.round(self._annealed, deadline, seed, self._rounds, self._idle_rounds)
         self._rounds += 1
         if found.period_ns < self._annealed.period_ns:
             self._annealed, self._idle_rounds = found, 0

@@ -101,6 +101,11 @@ class Deadline:
         """Seconds since it began."""
         return self.clock.now() - self.begun
 
+    @property
+    def passed_share(self) -> float:
+        """Share of it that is over, 0 to 1."""
+        return 1.0 if self.passed else self.spent_s / (self.ends - self.begun)
+
     def share(self, share: float) -> Deadline:
         """Its first part.
 

@@ -51,8 +51,12 @@ class _Shares:
 _SMALL = _Shares(lists=0.15, pools=0.25, annealed_pools=0.35, dropping=0.45, repair=0.75)
 _FEW = _Shares(lists=0.15, pools=0.25, annealed_pools=0.33, dropping=0.38, repair=0.85)
 _MIDDLE = _Shares(lists=0.15, pools=0.22, annealed_pools=0.22, dropping=0.3, repair=0.9)
+_PATIENT = _Shares(lists=0.06, pools=0.1, annealed_pools=0.1, dropping=0.14, repair=0.96)
 _LARGE = _Shares(lists=0.0, pools=0.16, annealed_pools=0.16, dropping=0.4, repair=0.9)
 """A large problem has time for little else than repair: of list schedules it gets the one that is always there."""
+
+_PATIENT_S = 1.2e-3
+"""Seconds for each operation from which on a middling problem's time is best spent on one long cooling in repair."""
 
 _MOST_DROPPING_LOSS = 1.01
 """That plan is not looked for where its own lower bound is further than this above the problem's."""
@@ -130,12 +134,14 @@ def _climb(problem: Problem, options: SolveOptions, bound_ns: int, deadline: Dea
     climb = deadline.share(_ANNEALING_SHARE if exact else 1.0)
     lists = ListRun(ListSearch(problem, balanced_routing(problem), target, deadline.clock))
     few = operations <= MOST_ANNEALED_POOLS
-    shares = _LARGE if large else _SMALL if exact else _FEW if few else _MIDDLE
+    middle = _PATIENT if deadline.left_s > _PATIENT_S * operations else _MIDDLE
+    shares = _LARGE if large else _SMALL if exact else _FEW if few else middle
     lists.until(climb.share(shares.lists))
     dropped = mended = pooled = None
     if not lists.met and (problem.dead or problem.speeds_ppm):
         pooled = _pool(problem, options, target, climb.share(shares.pools))
-        if pooled is not None:
+        # What is behind the best list schedule too is not worth more of the time than shuffling had.
+        if pooled is not None and (few or pooled.period_ns <= lists.best[0].window_ns):
             annealer = Annealer(problem, pooled.network, target)
             pooled = annealer.improve(pooled, deadline=climb.share(shares.annealed_pools), seed=options.seed)
         if pooled is not None and pooled.period_ns <= target:

@@ -15,8 +15,8 @@ from planner.problem import Problem
 from planner.schedule import IntColumn, Schedule
 from planner.timing import time_schedule
 from solver_models import work
-from solver_models.annealing.search import Order
-from solver_models.annealing.solve import MOST_ANNEALED_OPERATIONS, anneal_problem
+from solver_models.annealing.search import Annealer, Order, timed_order
+from solver_models.annealing.solve import LIST_SHARE, MOST_ANNEALED_OPERATIONS, anneal_problem
 from solver_models.cells import Cell, find_cells
 from solver_models.clock import Deadline
 from solver_models.list_scheduling.routing import balanced_routing
@@ -30,14 +30,16 @@ NAME = "repair"
 MOST_KINDS = 3
 """Pipelines of more different numbers of microbatches are not repaired: each number is a problem of its own."""
 
-_FAULT_FREE_SHARE = 0.1
-_STRETCHED_SHARE = 0.35
+_FAULT_FREE_SHARE = 0.05
+_STRETCHED_SHARE = 0.3
 _PASSES_SHARE = 0.7
 """Shares of the time after which the fault-free pipelines, the stretched ones, and passes hand on to the next."""
 
 _STRETCHED_TRIALS = 12
-_STRETCHED_RESTARTS = 2
-"""List schedules and annealing searches for each stretched pipeline: its last per mille is lost again in the cell."""
+_STRETCHED_STARTS = 8
+_STRETCHED_SEARCHES = 24
+"""List schedules that each stretched pipeline gets whatever the deadline, how many of the best are annealed, and how often.
+Which search ends best is not seen before, so each ends where it first gains nothing, and only the best is gone on with."""
 
 
 def repair(lists: ListRun, options: SolveOptions, deadline: Deadline) -> Order | None:
@@ -71,7 +73,7 @@ def repair(lists: ListRun, options: SolveOptions, deadline: Deadline) -> Order |
     # So many trials cost no more than one construction of the whole.
     until, trials = span.share(_FAULT_FREE_SHARE), problem.num_pipelines
     fault_free = {
-        kind: _solve_one(one, bound_ns, options, until, trials, restarts=None)
+        kind: _solve_one(one, bound_ns, options, until, trials)
         for kind, one, bound_ns in zip(kinds, alone, bounds_ns, strict=True)
     }
     cells = [Cell(problem, routing, pipelines, target_ns, clock) for pipelines in find_cells(problem, routing)]
@@ -92,13 +94,28 @@ def repair(lists: ListRun, options: SolveOptions, deadline: Deadline) -> Order |
     return Order(network=search.network, schedule=schedule, period_ns=period_ns, solver=NAME)
 
 
-def _solve_one(
-    one: Problem, target_ns: int, options: SolveOptions, deadline: Deadline, trials: int, restarts: int | None
-) -> Schedule:
+def _solve_one(one: Problem, target_ns: int, options: SolveOptions, deadline: Deadline, trials: int) -> Schedule:
     """Schedule of a problem of one pipeline, from so many list schedules whatever the deadline."""
     run = ListRun(ListSearch(one, balanced_routing(one), target_ns, deadline.clock))
     run.until(deadline.share(0.0), at_least=trials)
-    return anneal_problem(one, options, target_ns, deadline, lists=run, restarts=restarts).schedule
+    return anneal_problem(one, options, target_ns, deadline, lists=run).schedule
+
+
+def _solve_stretched(one: Problem, target_ns: int, options: SolveOptions, deadline: Deadline) -> Schedule:
+    """The best schedule that annealing comes to from any of the best list schedules."""
+    run = ListRun(ListSearch(one, balanced_routing(one), target_ns, deadline.clock))
+    trials = run.until(deadline.share(LIST_SHARE), at_least=_STRETCHED_TRIALS)[:_STRETCHED_STARTS]
+    orders = [timed_order(one, trial.network, trial.order(one), NAME, deadline.clock) for trial in trials]
+    orders.sort(key=lambda order: order.period_ns)
+    best, annealer = orders[0], Annealer(one, run.search.network, target_ns)
+    for number in range(_STRETCHED_SEARCHES + 1):
+        if best.period_ns <= target_ns or deadline.passed:
+            break
+        last = number == _STRETCHED_SEARCHES
+        origin, seed = best if last else orders[number % len(orders)], options.seed + 104_729 * number
+        found = annealer.improve(origin, deadline=deadline, seed=seed, stagnation=4 if last else 1)
+        best = min(best, found, key=lambda order: order.period_ns)
+    return best.schedule
 
 
 def _stretched_starts(cells: list[Cell], options: SolveOptions, deadline: Deadline) -> list[IntColumn | None]:
@@ -112,7 +129,7 @@ def _stretched_starts(cells: list[Cell], options: SolveOptions, deadline: Deadli
             break
         target_ns = cells[problems.index(one)].target_ns
         until = deadline.rest().share(1 / left)
-        solved.append(_solve_one(one, target_ns, options, until, _STRETCHED_TRIALS, _STRETCHED_RESTARTS))
+        solved.append(_solve_stretched(one, target_ns, options, until))
     starts: list[IntColumn | None] = []
     for cell, one in zip(cells, problems, strict=True):
         number = distinct.index(one)
@@ -131,7 +148,7 @@ def _work_on_worst(
         return
     while cells and (worst := max(cells, key=lambda cell: cell.window_ns)).window_ns > target_ns:
         small = 3 * worst.problem.num_stages * worst.problem.num_microbatches <= MOST_ANNEALED_OPERATIONS
-        if not small or deadline.passed or not worst.anneal(deadline, options.seed):
+        if not small or deadline.passed or not worst.anneal(deadline, options.seed, alone=len(cells) == 1):
             break
 
 

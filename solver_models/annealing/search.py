@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -29,6 +30,9 @@ twice as many. One that is cut so begins colder in proportion."""
 _SLICE_WORK = 200_000_000
 """A slice of a round makes this many moves over the number of operations, a tenth of a second or two; then the clock is
 looked at."""
+_COOLING_HOT_SHARE = 0.03
+_COOLING_MOVES = 25
+"""Hottest temperature of a long cooling, which begins colder in proportion where it makes fewer moves for each operation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +50,33 @@ def timed_order(problem: Problem, network: Network, order: Schedule, solver: str
     clock.charge(work.timing_s(order.num_operations))
     schedule, period = time_schedule(problem, order)
     return Order(network=network, schedule=schedule, period_ns=period, solver=solver)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Walk:
+    """Where a walk through orders stands.
+
+    Parameters
+    ----------
+    places, first
+        Nodes in each worker's order, and each worker's first place.
+    release
+        Earliest time at which the workers of each slot may begin, shape ``(P,)``.
+    best, window_ns
+        The best order met, and its largest window; 2**62 before the first move.
+    """
+
+    places: IntColumn
+    first: IntColumn
+    release: IntColumn
+    best: IntColumn
+    window_ns: int = 2**62
+
+    @classmethod
+    def begin(cls, problem: Problem, order: Order, release: IntColumn) -> Self:
+        """A walk that begins with an order."""
+        places = nodes_of(problem, order.schedule)
+        return cls(places=places, first=order.schedule.offsets, release=release, best=places)
 
 
 class Annealer:
@@ -67,6 +98,11 @@ class Annealer:
         self._fixed, self._kin = fixed_rows(network), kin_of(problem)
         self._scale = max(1.0, float(network.duration.max()))
         self._nodes = int((network.worker >= 0).sum())
+        self._moves, self._spent_s = 0, 0.0
+
+    def moves_left(self, deadline: Deadline) -> float:
+        """Moves for each operation that there is time for, at the pace so far; 0 before the first."""
+        return self._moves * deadline.left_s / (self._spent_s * self._nodes) if self._spent_s > 0 else 0.0
 
     def improve(self, order: Order, *, deadline: Deadline, seed: int, stagnation: int = 4) -> Order:
         """Anneal in rounds until the target, the deadline, or ``stagnation`` rounds in a row without a gain.
@@ -107,38 +143,65 @@ class Annealer:
         most = max(_LEAST_MOVES, (_ROUND_WORK << min(number, _MOST_DOUBLINGS)) // self._nodes)
         if moves > most:
             moves, hot = most, hot * most / moves
-        network = self._network
-        places, first = nodes_of(self._problem, order.schedule), order.schedule.offsets
-        release = self._releases(order.schedule)
+        walk = _Walk.begin(self._problem, order, self._releases(order.schedule))
         slices = max(1, moves * self._nodes // _SLICE_WORK)
         cooling = (_COLD_SHARE / hot) ** (1.0 / slices)
-        best_places, best_window = places, 2**62
         for piece in range(slices):
-            temperature = hot * cooling**piece * self._scale
-            places, met, window, *counts = anneal(
-                places,
-                first,
-                self._fixed,
-                self._kin,
-                network.acquire,
-                network.release,
-                network.capacity,
-                self._sync,
-                release,
-                self._target_ns,
-                self._joint,
-                moves // slices,
-                temperature,
-                temperature * cooling,
-                seed + 7919 * number + piece,
+            temperature = hot * cooling**piece
+            self._go_on(
+                walk, moves // slices, temperature, temperature * cooling, seed + 7919 * number + piece, deadline
             )
-            deadline.clock.charge(work.annealing_s(self._nodes, *counts))
-            if window < best_window:
-                best_places, best_window = met, window
-            if best_window <= self._target_ns or deadline.passed:
+            if walk.window_ns <= self._target_ns or deadline.passed:
                 break
-        found = schedule_in_order(self._problem, network, best_places)
-        return timed_order(self._problem, network, found, NAME, deadline.clock)
+        return self._best_of(walk, deadline)
+
+    def cool(self, order: Order, deadline: Deadline, seed: int) -> Order:
+        """Cool once from an order for as long as there is time; return the best order met, which may be the first.
+
+        Where a large order has time for tens of moves for each operation, one long cooling comes further than rounds.
+        """
+        walk, span = _Walk.begin(self._problem, order, self._releases(order.schedule)), deadline.rest()
+        # Before the first move the pace is not known.
+        each = self.moves_left(deadline) if self._moves > 0 else _COOLING_MOVES
+        hot = max(_COLD_SHARE, _COOLING_HOT_SHARE * min(1.0, each / _COOLING_MOVES))
+        moves, passed, step, piece = max(1, _SLICE_WORK // self._nodes), 0.0, 0.0, 0
+        while walk.window_ns > self._target_ns and not deadline.passed:
+            warm, cold = (hot * (_COLD_SHARE / hot) ** min(1.0, share) for share in (passed, passed + step))
+            self._go_on(walk, moves, warm, cold, seed + 7919 * piece, deadline)
+            piece += 1
+            # A slice is as long as the one before was.
+            passed, step = span.passed_share, span.passed_share - passed
+        return self._best_of(walk, deadline)
+
+    def _go_on(self, walk: _Walk, moves: int, hot: float, cold: float, seed: int, deadline: Deadline) -> None:
+        """Make moves between two temperatures, which are shares of the longest operation."""
+        network, began = self._network, deadline.clock.now()
+        walk.places, met, window, *counts = anneal(
+            walk.places,
+            walk.first,
+            self._fixed,
+            self._kin,
+            network.acquire,
+            network.release,
+            network.capacity,
+            self._sync,
+            walk.release,
+            self._target_ns,
+            self._joint,
+            moves,
+            hot * self._scale,
+            cold * self._scale,
+            seed,
+        )
+        deadline.clock.charge(work.annealing_s(self._nodes, *counts))
+        self._moves += moves
+        self._spent_s += deadline.clock.now() - began
+        if window < walk.window_ns:
+            walk.best, walk.window_ns = met, window
+
+    def _best_of(self, walk: _Walk, deadline: Deadline) -> Order:
+        found = schedule_in_order(self._problem, self._network, walk.best)
+        return timed_order(self._problem, self._network, found, NAME, deadline.clock)
 
     def _releases(self, schedule: Schedule) -> IntColumn:
         """First start of each slot in a timed schedule; one release for all where the slots share a window."""

@@ -34,7 +34,6 @@ def anneal_problem(
     *,
     lists: ListRun | None = None,
     found: Order | None = None,
-    restarts: int | None = None,
 ) -> Order:
     """Climb from list schedules to annealed orders, until the target, the deadline or the last restart.
 
@@ -50,8 +49,6 @@ def anneal_problem(
         List schedules tried before; they are gone on with. By default they begin here, under the balanced routing.
     found
         An order from elsewhere to start from too.
-    restarts
-        Searches to make at most; the more by default the larger the problem.
 
     Returns
     -------
@@ -77,8 +74,7 @@ def anneal_problem(
         starts.append(_best_order(problem, other.until(listing), clock))
     starts.sort(key=lambda order: order.period_ns)
     best = starts[0]
-    if restarts is None:
-        restarts = max(_LEAST_RESTARTS, int(_RESTARTS_PER_OPERATION * len(starts[0].schedule.kind)))
+    restarts = max(_LEAST_RESTARTS, int(_RESTARTS_PER_OPERATION * len(starts[0].schedule.kind)))
     for restart in range(restarts):
         if best.period_ns <= target_ns or deadline.passed:
             break

@@ -9,7 +9,7 @@ from planner.problem import Problem, Slot, Stage
 from planner.timing import time_schedule
 from planner.validation import require_valid
 from solver_models.cells import Cell, find_cells
-from solver_models.clock import Deadline
+from solver_models.clock import Deadline, WorkClock
 from solver_models.list_scheduling.routing import balanced_routing
 from solver_models.list_scheduling.search import ListSearch
 
@@ -83,3 +83,17 @@ def test_a_cell_without_passes_has_no_order() -> None:
     """Nothing is made up."""
     assert _cell().order() is None
     assert not _cell().advance()
+
+
+def test_a_cell_alone_cools_once_where_time_is_neither_short_nor_long() -> None:
+    """After two rounds, whose pace tells how many moves there is time for."""
+    clock = WorkClock()
+    cell = _cell()
+    cell.take_starts([np.arange(3 * 4 * 20, dtype=np.int64)])
+    cell.advance()
+    for _ in range(2):
+        cell.anneal(Deadline.after(60, clock), 1, alone=True)
+    before, deadline = cell.window_ns, Deadline.after(0.1, clock)
+    cell.anneal(deadline, 1, alone=True)
+    assert deadline.passed
+    assert cell.window_ns <= before

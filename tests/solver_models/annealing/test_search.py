@@ -1,0 +1,73 @@
+"""Rounds and one long cooling, on a clock that counts work."""
+
+from __future__ import annotations
+
+import pytest
+
+from planner.operation import Worker
+from planner.problem import Problem, Slot, Stage
+from planner.validation import require_valid
+from solver_models.annealing.search import Annealer, Order, timed_order
+from solver_models.clock import Deadline, WorkClock
+from solver_models.list_scheduling.routing import balanced_routing
+from solver_models.list_scheduling.search import ListSearch
+
+STAGE = Stage(
+    forward_ns=10, input_grad_ns=11, weight_grad_ns=9, transfer_ns=1, activation_bytes=10, weight_grad_bytes=9
+)
+PROBLEM = Problem(
+    stages=(STAGE,) * 4,
+    slots=tuple(Slot(stages=(s,), sync_ns=3, capacity_bytes=40) for s in range(4)),
+    microbatches=(4,) * 5,
+    dead=frozenset({Worker(2, 1)}),
+)
+
+
+def _start(target_ns: int = 0) -> tuple[Annealer, Order]:
+    search = ListSearch(PROBLEM, balanced_routing(PROBLEM), target_ns)
+    trial = search.by_rounds(0.0, 1.0, 1.0)
+    order = timed_order(PROBLEM, trial.network, trial.order(PROBLEM), "list_scheduling")
+    return Annealer(PROBLEM, trial.network, target_ns), order
+
+
+def _cooled(seed: int) -> tuple[Order, Deadline]:
+    annealer, order = _start()
+    deadline = Deadline.after(2.0, WorkClock())
+    warmed = annealer.round(order, deadline.share(0.01), seed, 0, 0)
+    return annealer.cool(warmed, deadline, seed), deadline
+
+
+def test_cooling_takes_the_time_there_is_and_keeps_every_constraint() -> None:
+    """It stops at the deadline, with an order that is no worse than the one it began with."""
+    _, order = _start()
+    found, deadline = _cooled(3)
+    assert deadline.passed
+    assert found.period_ns < order.period_ns
+    require_valid(PROBLEM, found.schedule, found.period_ns)
+
+
+def test_a_cooling_that_counts_work_comes_out_the_same_again() -> None:
+    """Temperatures follow the clock, so the same work gives the same order."""
+    first, second = _cooled(5)[0], _cooled(5)[0]
+    assert first.period_ns == second.period_ns
+    assert first.schedule.microbatch.tolist() == second.schedule.microbatch.tolist()
+
+
+def test_cooling_ends_where_the_target_is_met() -> None:
+    """No more work is done than the slice in which that happens."""
+    _, order = _start()
+    annealer, _ = _start(target_ns=order.period_ns)
+    deadline = Deadline.after(1e6, WorkClock())
+    assert annealer.cool(order, deadline, 1).period_ns <= order.period_ns
+    assert not deadline.passed
+
+
+def test_moves_that_there_is_time_for_follow_from_the_pace() -> None:
+    """Unknown before the first move; then in proportion to the time left."""
+    annealer, order = _start()
+    clock = WorkClock()
+    assert annealer.moves_left(Deadline.after(1.0, clock)) == 0
+    annealer.round(order, Deadline.after(1.0, clock), 0, 0, 0)
+    once, twice = (annealer.moves_left(Deadline.after(seconds, clock)) for seconds in (1.0, 2.0))
+    assert once > 0
+    assert twice == pytest.approx(2 * once)
