@@ -64,5 +64,5 @@ DETERMINISTIC_S = 3.0
 
 def annealing_s(operations: int, tries: int, visits: int, passed: int) -> float:
     """Moves of annealing, counted by :func:`solver_models.annealing.engine.anneal`, in an order of so many operations."""
-    visit_s = 44e-9 + 4.4e-12 * max(0, operations - _LARGE_OPERATIONS)
+    visit_s = 44e-9 + 2.8e-12 * max(0, operations - _LARGE_OPERATIONS)
     return 2e-6 * operations + 0.25e-6 * tries + visit_s * visits + 6e-9 * passed
