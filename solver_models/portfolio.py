@@ -50,13 +50,13 @@ class _Shares:
 
 _SMALL = _Shares(lists=0.15, pools=0.25, annealed_pools=0.35, dropping=0.45, repair=0.75)
 _FEW = _Shares(lists=0.15, pools=0.25, annealed_pools=0.33, dropping=0.38, repair=0.85)
-_MIDDLE = _Shares(lists=0.15, pools=0.22, annealed_pools=0.22, dropping=0.3, repair=0.9)
-_PATIENT = _Shares(lists=0.06, pools=0.1, annealed_pools=0.1, dropping=0.14, repair=0.96)
+_MIDDLE = _Shares(lists=0.06, pools=0.1, annealed_pools=0.1, dropping=0.14, repair=0.96)
 _LARGE = _Shares(lists=0.0, pools=0.16, annealed_pools=0.16, dropping=0.4, repair=0.9)
 """A large problem has time for little else than repair: of list schedules it gets the one that is always there."""
 
-_PATIENT_S = 1.2e-3
-"""Seconds for each operation from which on a middling problem's time is best spent on one long cooling in repair."""
+_POOLED_MICROBATCHES = 1.5
+"""Of larger problems those with more microbatches in a pipeline than this multiple of its slots are not pooled: there a worker
+seldom waits for want of a microbatch."""
 
 _MOST_DROPPING_LOSS = 1.01
 """That plan is not looked for where its own lower bound is further than this above the problem's."""
@@ -121,7 +121,9 @@ def _drop_broken(problem: Problem, options: SolveOptions, bound_ns: int, deadlin
 
 def _pool(problem: Problem, options: SolveOptions, target_ns: int, deadline: Deadline) -> Order | None:
     """Let whoever is free take what waits there; ``None`` where pools do not know such problems or there is no time."""
-    if not can_pool(problem):
+    operations = 3 * problem.num_stages * problem.num_microbatches
+    many = max(problem.microbatches) > _POOLED_MICROBATCHES * problem.num_slots
+    if not can_pool(problem) or (many and operations > MOST_ANNEALED_POOLS):
         return None
     return PoolRun(PoolSearch(problem, target_ns, deadline.clock), options.seed).until(deadline)
 
@@ -134,8 +136,7 @@ def _climb(problem: Problem, options: SolveOptions, bound_ns: int, deadline: Dea
     climb = deadline.share(_ANNEALING_SHARE if exact else 1.0)
     lists = ListRun(ListSearch(problem, balanced_routing(problem), target, deadline.clock))
     few = operations <= MOST_ANNEALED_POOLS
-    middle = _PATIENT if deadline.left_s > _PATIENT_S * operations else _MIDDLE
-    shares = _LARGE if large else _SMALL if exact else _FEW if few else middle
+    shares = _LARGE if large else _SMALL if exact else _FEW if few else _MIDDLE
     lists.until(climb.share(shares.lists))
     dropped = mended = pooled = None
     if not lists.met and (problem.dead or problem.speeds_ppm):

@@ -32,7 +32,7 @@ MOST_KINDS = 3
 
 _FAULT_FREE_SHARE = 0.05
 _STRETCHED_SHARE = 0.3
-_PASSES_SHARE = 0.7
+_PASSES_SHARE = 0.55
 """Shares of the time after which the fault-free pipelines, the stretched ones, and passes hand on to the next."""
 
 _STRETCHED_TRIALS = 12
