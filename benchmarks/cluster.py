@@ -92,6 +92,7 @@ def plan_by_command(job: ClusterJob, options: SolveOptions) -> tuple[Command, Co
         job_path, plan_path = Path(folder, "job.json"), Path(folder, "plan.json")
         job_path.write_text(json.dumps(job.document | {"name": job.name}), encoding="utf-8")
         given = ["--deadline", f"{options.deadline_s}s", *(["--deterministic"] if options.deterministic else [])]
+        given += ["--workers", str(options.workers)]
         planned = _run("plan", str(job_path), "--fail", job.failed_nodes, *given, "-o", str(plan_path))
         return planned, _run("validate", str(plan_path))
 

@@ -148,7 +148,7 @@ def compare(before: Sequence[Row], after: Sequence[Row], *, tolerance: float = 0
             continue
         common += 1
         if was.status not in UNTRIED or row.status not in UNTRIED:
-            _require_same_clock(was, row)
+            _require_same_limits(was, row)
             pairs.append(Pair(before=was, after=row, verdict=_verdict(was, row, tolerance)))
     if not common:
         raise BenchmarkMismatchError(
@@ -171,7 +171,12 @@ def mean_ratio(ratios: Sequence[float]) -> float:
     return exp(sum(map(log, ratios)) / len(ratios)) if ratios else 1.0
 
 
-def _require_same_clock(before: Row, after: Row) -> None:
+def _require_same_limits(before: Row, after: Row) -> None:
+    if before.workers != after.workers:
+        raise BenchmarkMismatchError(
+            f"searches have {before.workers} threads in one file and {after.workers} in the other",
+            hint="measure one of them again with the other's --workers",
+        )
     clocks = (before.clock, after.clock)
     if "none" not in clocks and before.clock != after.clock:
         raise BenchmarkMismatchError(

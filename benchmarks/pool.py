@@ -42,7 +42,7 @@ class Task:
     ----------
     suite, instance, solver
         Names.
-    seed, deadline_s, target_gap, deterministic
+    seed, deadline_s, target_gap, deterministic, workers
         Options of the search.
     operations
         Operations of the instance, by which the time until a worker is killed is measured.
@@ -57,6 +57,7 @@ class Task:
     deadline_s: float
     target_gap: float
     deterministic: bool
+    workers: int
     operations: int
     alone: bool = False
 
@@ -67,7 +68,7 @@ class Task:
 
     def to_json(self) -> str:
         """What a worker reads."""
-        names = ("suite", "instance", "solver", "seed", "deadline_s", "target_gap", "deterministic")
+        names = ("suite", "instance", "solver", "seed", "deadline_s", "target_gap", "deterministic", "workers")
         return json.dumps({name: getattr(self, name) for name in names})
 
 

@@ -57,6 +57,9 @@ def measured(view: View) -> str:
             + "; ".join(f"{row.suite}/{row.instance}, {row.solver}" for row in contradicted[:20])
         )
     lines.append(_clocks(view.rows))
+    threads = sorted({row.workers for row in view.rows})
+    if threads != [1]:
+        lines.append(f"Each search had {' or '.join(map(str, threads))} threads.")
     load = max(row.load for row in view.rows)
     lines.append(f"Highest load of the machine: {load:g}.")
     return "\n\n".join(lines)

@@ -38,6 +38,7 @@ class Header(BaseModel):
     format: Literal["replan-bench-results"] = FORMAT
     schema_version: Literal[2] = SCHEMA_VERSION
     clock: Literal["work", "wall"]
+    workers: Annotated[int, Field(ge=1, le=256)] = 1
     suites: Annotated[tuple[str, ...], Field(min_length=1, max_length=64)]
 
 
@@ -139,18 +140,20 @@ class ResultsWriter:
         Names of the suites whose rows it is for.
     clock
         What deadlines count.
+    workers
+        Threads of each search.
 
     Raises
     ------
     BenchmarkFileError
         If the file cannot be read or written, or somebody else adds to it.
     BenchmarkMismatchError
-        If it is of other suites, or its deadlines count something else.
+        If it is of other suites, its deadlines count something else, or its searches have more or fewer threads.
     BenchmarkVersionError, DocumentLimitError
         As :func:`read_results` does.
     """
 
-    def __init__(self, path: Path, suites: Sequence[str], clock: Literal["work", "wall"]) -> None:
+    def __init__(self, path: Path, suites: Sequence[str], clock: Literal["work", "wall"], workers: int = 1) -> None:
         self.rows: tuple[Row, ...] = ()
         self.cut_short = False
         try:
@@ -158,7 +161,7 @@ class ResultsWriter:
         except OSError as error:
             raise BenchmarkFileError(f"cannot write {path}: {error.strerror}") from error
         try:
-            self._open(path, Header(suites=tuple(suites), clock=clock))
+            self._open(path, Header(suites=tuple(suites), clock=clock, workers=workers))
         except BaseException:
             os.close(self._file)
             raise
@@ -190,6 +193,11 @@ class ResultsWriter:
             raise BenchmarkMismatchError(
                 f"deadlines in {path} are by the {found.header.clock} clock; expected the {header.clock} clock",
                 hint="run with --wall-clock as the file was, or without as it was not, or write to another file",
+            )
+        if found.header.workers != header.workers:
+            raise BenchmarkMismatchError(
+                f"searches in {path} have {found.header.workers} threads; expected {header.workers}",
+                hint=f"run with --workers {found.header.workers}, or write to another file",
             )
         self.rows, self.cut_short = found.rows, found.cut_short
         if found.cut_short:

@@ -72,6 +72,7 @@ class Row(BaseModel):
     found_by: str = ""
     leaves_out: str = ""
     clock: Counted = "none"
+    workers: Annotated[int, Field(ge=1, le=256)] = 1
     repeats: Literal["always", "unless cut", "by chance"] = "by chance"
     period_ns: Count | None = None
     bound_ns: Count = 0

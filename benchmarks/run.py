@@ -38,6 +38,8 @@ class RunOptions:
         Of each search; ``None`` for each suite's own.
     wall_clock
         Whether deadlines are of the wall clock; by default they count work, so that the same seeds give the same plans.
+    workers
+        Threads of each search.
     instances
         Pattern of instance names, with ``*`` and ``?``.
     processes
@@ -52,6 +54,7 @@ class RunOptions:
     deadline_s: float | None = None
     target_gap: float | None = None
     wall_clock: bool = False
+    workers: int = 1
     instances: str = "*"
     processes: int = 1
     force: bool = False
@@ -126,7 +129,7 @@ def run(options: RunOptions, path: Path, report: Callable[[Progress], None] = la
     failed: list[Row] = []
     number = 0
     with ResultsWriter(
-        path, [suite.name for suite in options.suites], "wall" if options.wall_clock else "work"
+        path, [suite.name for suite in options.suites], "wall" if options.wall_clock else "work", options.workers
     ) as file:
         forced = _require_same_source(source, file.rows, force=options.force)
         done = _require_same_instances(file.rows, hashes)
@@ -166,6 +169,7 @@ def _tasks(suite: Suite, instances: Sequence[Instance], options: RunOptions) -> 
             deadline_s=suite.deadline_s if options.deadline_s is None else options.deadline_s,
             target_gap=gap,
             deterministic=not options.wall_clock,
+            workers=options.workers,
             operations=instance.num_operations,
             alone=suite.alone,
         )
@@ -221,6 +225,7 @@ def _row(task: Task, found: Measurement, sha256: str, source: Provenance, forced
         seed=task.seed,
         deadline_s=task.deadline_s,
         target_gap=task.target_gap,
+        workers=task.workers,
         load=round(os.getloadavg()[0], 2),
         at=datetime.now(UTC).isoformat(timespec="seconds"),
         forced=forced,

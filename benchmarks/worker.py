@@ -33,7 +33,8 @@ def main(answers: int, parent: int) -> None:
     _answer(answers, READY)
     for line in sys.stdin:
         task = json.loads(line)
-        options = SolveOptions(**{name: task[name] for name in ("deadline_s", "target_gap", "seed", "deterministic")})
+        names = ("deadline_s", "target_gap", "seed", "deterministic", "workers")
+        options = SolveOptions(**{name: task[name] for name in names})
         found = measure(_instances(task["suite"])[task["instance"]], known[task["solver"]], options)
         _answer(answers, asdict(found))
 

@@ -123,7 +123,18 @@ def list_(as_json: bool) -> None:
     "--gap", type=Share(), help="Stop a search once it is this near to the bound: 1%.  [default: each suite's own]"
 )
 @click.option("--instances", metavar="PATTERN", default="*", help="Only instances with such names: 'g0*'.")
-@click.option("--processes", type=click.IntRange(1, 256), help="Rows measured at once.  [default: one for each CPU]")
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 256),
+    default=1,
+    show_default=True,
+    help="Threads of each search, of those that can.",
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 256),
+    help="Rows measured at once.  [default: as many as there are CPUs for their threads]",
+)
 @click.option(
     "--force", is_flag=True, help="Go on with a file of another commit or machine; the new rows say what differs."
 )
@@ -137,6 +148,7 @@ def run(
     wall_clock: bool,
     gap: float | None,
     instances: str,
+    workers: int,
     processes: int | None,
     force: bool,
     as_json: bool,
@@ -159,7 +171,8 @@ def run(
         target_gap=gap,
         wall_clock=wall_clock,
         instances=instances,
-        processes=processes or num_cpus(),
+        workers=workers,
+        processes=processes or max(1, num_cpus() // workers),
         force=force,
     )
     summary = run_suites(options, path, (lambda _progress: None) if as_json else _print_row)

@@ -20,9 +20,7 @@ from cli.parameters import Duration, Share, failure_options, json_option, requir
     "--gap", type=Share(), default="0", show_default=True, help="Stop once the period is this near to the bound: 1%."
 )
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="Seed of the search.")
-@click.option(
-    "--workers", type=click.IntRange(1, 256), default=1, show_default=True, help="Threads or processes to search with."
-)
+@click.option("--workers", type=click.IntRange(1, 256), default=1, show_default=True, help="Threads to search with.")
 @click.option(
     "--deterministic",
     is_flag=True,

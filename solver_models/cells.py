@@ -19,6 +19,7 @@ from planner.schedule import IntColumn, Schedule
 from solver_models.annealing.search import Annealer, Order, timed_order
 from solver_models.clock import WALL_CLOCK, Clock, Deadline
 from solver_models.list_scheduling.search import ListSearch, Trial
+from solver_models.result import SolveOptions
 
 _PATIENCE_SHARES = (0.8, 0.3, 1.0, 0.6, 0.5, 0.7, 0.9)
 _GAP_SHARES = (0.9, 0.5)
@@ -114,11 +115,11 @@ class Cell:
             self.offer(trial)
         return trial is not None
 
-    def anneal(self, deadline: Deadline, seed: int, *, alone: bool = False) -> bool:
+    def anneal(self, deadline: Deadline, options: SolveOptions, *, alone: bool = False) -> bool:
         """Anneal the best order for a round, or all the time where the cell is ``alone``; say whether more may help."""
         if self._annealer is None:
             assert self._best is not None
-            self._annealer = Annealer(self.problem, self._search.network, self._search.target_ns)
+            self._annealer = Annealer(self.problem, self._search.network, self._search.target_ns, options.workers)
             order = self._best.order(self.problem)
             self._annealed = timed_order(self.problem, self._search.network, order, "", deadline.clock)
         assert self._annealed is not None
@@ -127,9 +128,9 @@ class Cell:
             and self._rounds == _ROUNDS_BEFORE_COOLING
             and _LEAST_COOLING_MOVES <= self._annealer.moves_left(deadline) <= _MOST_COOLING_MOVES
         ):
-            found = self._annealer.cool(self._annealed, deadline, seed)
+            found = self._annealer.cool(self._annealed, deadline, options.seed)
         else:
-            found = self._annealer.round(self._annealed, deadline, seed, self._rounds, self._idle_rounds)
+            found = self._annealer.round(self._annealed, deadline, options.seed, self._rounds, self._idle_rounds)
         self._rounds += 1
         if found.period_ns < self._annealed.period_ns:
             self._annealed, self._idle_rounds = found, 0

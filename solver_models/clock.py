@@ -8,6 +8,7 @@ asks no other clock stops at the same step every time, and so finds the same pla
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, Self
 
@@ -29,6 +30,14 @@ class Clock(Protocol):
         """
         ...
 
+    def fork(self) -> Clock:
+        """A clock for one of several lanes that run at once, from now on."""
+        ...
+
+    def join(self, forks: Sequence[Clock]) -> None:
+        """Go on when the last of some lanes has ended, by the clocks that :meth:`fork` gave them."""
+        ...
+
 
 class WallClock:
     """``time.monotonic()``: time passes by itself, whatever work is done."""
@@ -39,6 +48,13 @@ class WallClock:
 
     def charge(self, seconds: float) -> None:
         """Nothing: what work takes is seen from the time."""
+
+    def fork(self) -> Clock:
+        """Itself: time passes for all lanes alike."""
+        return self
+
+    def join(self, forks: Sequence[Clock]) -> None:
+        """Nothing: see :meth:`fork`."""
 
 
 WALL_CLOCK: Final = WallClock()
@@ -57,6 +73,16 @@ class WorkClock:
     def charge(self, seconds: float) -> None:
         """See :meth:`Clock.charge`."""
         self._spent_s += seconds
+
+    def fork(self) -> Clock:
+        """See :meth:`Clock.fork`."""
+        lane = WorkClock()
+        lane.charge(self._spent_s)
+        return lane
+
+    def join(self, forks: Sequence[Clock]) -> None:
+        """See :meth:`Clock.join`."""
+        self._spent_s = max(self._spent_s, *(lane.now() for lane in forks))
 
 
 def new_clock(*, deterministic: bool) -> Clock:
@@ -115,6 +141,10 @@ class Deadline:
             Of the whole span, spent or not: 0 to 1.
         """
         return Deadline(clock=self.clock, begun=self.begun, ends=self.begun + share * (self.ends - self.begun))
+
+    def by(self, clock: Clock) -> Deadline:
+        """The same moments of another clock, a fork of its own."""
+        return Deadline(clock=clock, begun=self.begun, ends=self.ends)
 
     def rest(self) -> Deadline:
         """What is left of it, beginning now."""

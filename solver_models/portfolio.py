@@ -143,7 +143,7 @@ def _climb(problem: Problem, options: SolveOptions, bound_ns: int, deadline: Dea
         pooled = _pool(problem, options, target, climb.share(shares.pools))
         # What is behind the best list schedule too is not worth more of the time than shuffling had.
         if pooled is not None and (few or pooled.period_ns <= lists.best[0].window_ns):
-            annealer = Annealer(problem, pooled.network, target)
+            annealer = Annealer(problem, pooled.network, target, options.workers)
             pooled = annealer.improve(pooled, deadline=climb.share(shares.annealed_pools), seed=options.seed)
         if pooled is not None and pooled.period_ns <= target:
             return SolveResult.found(pooled.solver, pooled.schedule, pooled.period_ns, bound_ns)
@@ -168,6 +168,8 @@ def _climb(problem: Problem, options: SolveOptions, bound_ns: int, deadline: Dea
 
 def _try_exact(problem: Problem, options: SolveOptions, best: SolveResult, clock: Clock) -> SolveResult:
     """CP-SAT from the best schedule so far; what goes wrong is told, and what it had found by then is kept."""
+    if options.deterministic:
+        options = replace(options, workers=1)
     try:
         found = registry.solve("cp_sat", problem, options, hint=best.schedule, clock=clock)
     except SolverError as error:

@@ -225,6 +225,8 @@ def start(
             f"solver {name} cannot count its work; expected a deadline of the wall clock",
             hint="ask without deterministic, or another solver",
         )
+    if options.deterministic and options.workers != 1:
+        raise OptionError(f"workers is {options.workers}; expected 1 for a deterministic search by {name}")
     started, deadline = time.monotonic(), options.deadline(clock)
     if hint is None and entry.starts_from is not None:
         first = replace(options, deadline_s=options.deadline_s / 4)

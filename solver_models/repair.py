@@ -8,6 +8,8 @@ its neighbours expect it. So few passes reach what many from constructed schedul
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from planner.bounds import best_bound
@@ -19,6 +21,7 @@ from solver_models.annealing.search import Annealer, Order, timed_order
 from solver_models.annealing.solve import LIST_SHARE, MOST_ANNEALED_OPERATIONS, anneal_problem
 from solver_models.cells import Cell, find_cells
 from solver_models.clock import Deadline
+from solver_models.lanes import run_lanes
 from solver_models.list_scheduling.routing import balanced_routing
 from solver_models.list_scheduling.search import ListRun, ListSearch
 from solver_models.result import SolveOptions
@@ -38,8 +41,12 @@ _PASSES_SHARE = 0.55
 _STRETCHED_TRIALS = 12
 _STRETCHED_STARTS = 8
 _STRETCHED_SEARCHES = 24
-"""List schedules that each stretched pipeline gets whatever the deadline, how many of the best are annealed, and how often.
-Which search ends best is not seen before, so each ends where it first gains nothing, and only the best is gone on with."""
+"""List schedules that each stretched pipeline gets whatever the deadline, how many of the best are annealed, and how often in
+each lane. Which search ends best is not seen before, so each ends where it first gains nothing, and only the best is gone on
+with."""
+
+_SEED_STEP = 104_729
+"""Between the seeds of two searches."""
 
 
 def repair(lists: ListRun, options: SolveOptions, deadline: Deadline) -> Order | None:
@@ -107,15 +114,36 @@ def _solve_stretched(one: Problem, target_ns: int, options: SolveOptions, deadli
     trials = run.until(deadline.share(LIST_SHARE), at_least=_STRETCHED_TRIALS)[:_STRETCHED_STARTS]
     orders = [timed_order(one, trial.network, trial.order(one), NAME, deadline.clock) for trial in trials]
     orders.sort(key=lambda order: order.period_ns)
-    best, annealer = orders[0], Annealer(one, run.search.network, target_ns)
-    for number in range(_STRETCHED_SEARCHES + 1):
+    best = _search_from_all(one, orders, target_ns, options, deadline)
+    annealer = Annealer(one, best.network, target_ns, options.workers)
+    seed = options.seed + _SEED_STEP * options.workers * _STRETCHED_SEARCHES
+    return annealer.improve(best, deadline=deadline, seed=seed).schedule
+
+
+def _search_from_all(
+    one: Problem, orders: list[Order], target_ns: int, options: SolveOptions, deadline: Deadline
+) -> Order:
+    """The best that short searches come to from some orders in turn, one in each lane at a time."""
+    best, lanes = orders[0], range(options.workers)
+    annealers = [Annealer(one, best.network, target_ns) for _ in lanes]
+    for turn in range(_STRETCHED_SEARCHES):
         if best.period_ns <= target_ns or deadline.passed:
             break
-        last = number == _STRETCHED_SEARCHES
-        origin, seed = best if last else orders[number % len(orders)], options.seed + 104_729 * number
-        found = annealer.improve(origin, deadline=deadline, seed=seed, stagnation=4 if last else 1)
-        best = min(best, found, key=lambda order: order.period_ns)
-    return best.schedule
+        clocks = [deadline.clock.fork() for _ in lanes]
+        numbers = [turn * options.workers + lane for lane in lanes]
+        searches = [
+            partial(
+                annealer.improve,
+                orders[number % len(orders)],
+                deadline=deadline.by(clock),
+                seed=options.seed + _SEED_STEP * number,
+                stagnation=1,
+            )
+            for annealer, clock, number in zip(annealers, clocks, numbers, strict=True)
+        ]
+        best = min([best, *run_lanes(searches)], key=lambda order: order.period_ns)
+        deadline.clock.join(clocks)
+    return best
 
 
 def _stretched_starts(cells: list[Cell], options: SolveOptions, deadline: Deadline) -> list[IntColumn | None]:
@@ -148,7 +176,7 @@ def _work_on_worst(
         return
     while cells and (worst := max(cells, key=lambda cell: cell.window_ns)).window_ns > target_ns:
         small = 3 * worst.problem.num_stages * worst.problem.num_microbatches <= MOST_ANNEALED_OPERATIONS
-        if not small or deadline.passed or not worst.anneal(deadline, options.seed, alone=len(cells) == 1):
+        if not small or deadline.passed or not worst.anneal(deadline, options, alone=len(cells) == 1):
             break
 
 

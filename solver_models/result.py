@@ -43,11 +43,12 @@ class SolveOptions:
     seed
         Seed of every random choice, 0 to 2**31 - 1.
     workers
-        Threads or processes a solver may use, 1 to 256.
+        Threads a solver may use, 1 to 256. Annealing walks in so many lanes.
     deterministic
         Whether the deadline counts work, see :mod:`solver_models.clock`, so that the same problem, options and versions give the
-        same schedule byte for byte, whatever else the machine does. A work second takes about a second on an idle core; there is
-        no promise. Needs one worker. Without it only a search with one worker that no deadline cuts short is reproducible.
+        same schedule byte for byte, whatever else the machine does. A work second takes about a second on idle cores; there is no
+        promise. CP-SAT then takes one worker only. Without it only a search that no deadline cuts short is reproducible, and
+        CP-SAT's only with one worker.
     memory_limit_bytes
         Address space a solver's child process may use; ``None`` for no limit.
 
@@ -73,8 +74,6 @@ class SolveOptions:
             raise OptionError(f"seed is {self.seed}; expected 0 to {2**31 - 1}")
         if not 1 <= self.workers <= 256:
             raise OptionError(f"workers is {self.workers}; expected 1 to 256")
-        if self.deterministic and self.workers != 1:
-            raise OptionError(f"workers is {self.workers}; expected 1 for a deterministic search")
         if self.memory_limit_bytes is not None and self.memory_limit_bytes < 2**20:
             raise OptionError(f"memory_limit_bytes is {self.memory_limit_bytes}; expected at least 1 MiB")
 

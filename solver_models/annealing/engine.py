@@ -34,7 +34,7 @@ from solver_models.annealing.state import (
 _EXCESS_SHARE = 0.05
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def anneal(
     order: IntColumn,
     first: IntColumn,
@@ -77,12 +77,13 @@ def anneal(
 
     Returns
     -------
-    order
+    order, energy
         Where the walk stands at the end.
     best_order, best_window
         The best order met, the first included, and its largest window.
-    tries, visits, passed
-        What took the time: moves drawn, nodes timed again or given another reach for them, and ranks between what they moved.
+    counts
+        What took the time, three numbers: moves drawn, nodes timed again or given another reach for them, and ranks between
+        what they moved.
     """
     np.random.seed(seed)
     slots, total, workers = len(sync), len(order), len(first) - 1
@@ -181,4 +182,4 @@ def anneal(
         if window < best_window or (window == best_window and energy < best_energy):
             best_window, best_energy = window, energy
             best_order[:] = order
-    return order, best_order, best_window, tries, visits, passed
+    return order, energy, best_order, best_window, (tries, visits, passed)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from solver_models import work
 from solver_models.annealing.engine import anneal
 from solver_models.annealing.state import fixed_rows, kin_of
 from solver_models.clock import WALL_CLOCK, Clock, Deadline
+from solver_models.lanes import run_lanes
 from solver_models.list_scheduling.network import Network, nodes_of, schedule_in_order
 
 NAME = "annealing"
@@ -30,6 +32,8 @@ twice as many. One that is cut so begins colder in proportion."""
 _SLICE_WORK = 200_000_000
 """A slice of a round makes this many moves over the number of operations, a tenth of a second or two; then the clock is
 looked at."""
+_LANE_SEEDS = 15_485_863
+"""Between the seeds of two lanes."""
 _COOLING_HOT_SHARE = 0.03
 _COOLING_MOVES = 25
 """Hottest temperature of a long cooling, which begins colder in proportion where it makes fewer moves for each operation."""
@@ -88,10 +92,12 @@ class Annealer:
         The instance and its network under one routing.
     target_ns
         Period to stop at.
+    workers
+        Walks side by side, at least 1: after each slice all go on from where the best of them stands.
     """
 
-    def __init__(self, problem: Problem, network: Network, target_ns: int) -> None:
-        self._problem, self._network, self._target_ns = problem, network, target_ns
+    def __init__(self, problem: Problem, network: Network, target_ns: int, workers: int = 1) -> None:
+        self._problem, self._network, self._target_ns, self._workers = problem, network, target_ns, workers
         self._joint = problem.optimizer is Optimizer.GLOBAL
         sync = np.array([slot.sync_ns for slot in problem.slots], dtype=np.int64)
         self._sync = np.full_like(sync, sync.max()) if self._joint else sync
@@ -174,28 +180,34 @@ class Annealer:
         return self._best_of(walk, deadline)
 
     def _go_on(self, walk: _Walk, moves: int, hot: float, cold: float, seed: int, deadline: Deadline) -> None:
-        """Make moves between two temperatures, which are shares of the longest operation."""
+        """Make moves between two temperatures, which are shares of the longest operation, in every lane."""
         network, began = self._network, deadline.clock.now()
-        walk.places, met, window, *counts = anneal(
-            walk.places,
-            walk.first,
-            self._fixed,
-            self._kin,
-            network.acquire,
-            network.release,
-            network.capacity,
-            self._sync,
-            walk.release,
-            self._target_ns,
-            self._joint,
-            moves,
-            hot * self._scale,
-            cold * self._scale,
-            seed,
-        )
-        deadline.clock.charge(work.annealing_s(self._nodes, *counts))
+
+        def lane(number: int) -> Any:
+            return anneal(
+                walk.places,
+                walk.first,
+                self._fixed,
+                self._kin,
+                network.acquire,
+                network.release,
+                network.capacity,
+                self._sync,
+                walk.release,
+                self._target_ns,
+                self._joint,
+                moves,
+                hot * self._scale,
+                cold * self._scale,
+                seed + _LANE_SEEDS * number,
+            )
+
+        ends = run_lanes([partial(lane, number) for number in range(self._workers)])
+        deadline.clock.charge(max(work.annealing_s(self._nodes, *counts) for *_, counts in ends))
         self._moves += moves
         self._spent_s += deadline.clock.now() - began
+        walk.places = min(ends, key=lambda end: end[1])[0]
+        _, _, met, window, _ = min(ends, key=lambda end: end[3])
         if window < walk.window_ns:
             walk.best, walk.window_ns = met, window
 

@@ -80,7 +80,7 @@ def anneal_problem(
             break
         # Every other restart goes on from the best so far, the rest from the other starts in turn.
         origin = best if restart % 2 == 0 else starts[(restart // 2 + 1) % len(starts)]
-        annealer = Annealer(problem, origin.network, target_ns)
+        annealer = Annealer(problem, origin.network, target_ns, options.workers)
         improved = annealer.improve(origin, deadline=deadline, seed=options.seed + 104_729 * restart)
         best = min(best, improved, key=lambda order: order.period_ns)
     return best

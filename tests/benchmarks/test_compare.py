@@ -102,6 +102,8 @@ def test_work_is_not_compared_with_seconds() -> None:
         BenchmarkMismatchError, match="by the work clock in one file and by the wall clock in the other"
     ):
         compare([make_row(clock="work")], [make_row(clock="wall")])
+    with pytest.raises(BenchmarkMismatchError, match="1 threads in one file and 2 in the other"):
+        compare([make_row()], [make_row(workers=2)])
     for clock in ("work", "wall", "none"):
         found = compare([make_row(clock=clock)], [make_row(clock=clock), make_row(seed=1)])
         assert (found.plans, found.same_plans) == (1, 1)

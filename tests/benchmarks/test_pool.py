@@ -31,6 +31,7 @@ def task(solver: str = "naive", **changes: object) -> Task:
         "deadline_s": 1.0,
         "target_gap": 0.0,
         "deterministic": False,
+        "workers": 1,
         "operations": INSTANCE.num_operations,
     }
     return Task(**(columns | changes))  # type: ignore[arg-type]
@@ -126,7 +127,7 @@ def test_workers_end_with_a_parent_that_is_killed() -> None:
     script = (
         "import sys\nfrom benchmarks.pool import Pool, Task\n"
         f"task = Task(suite='growth', instance={LARGE.instance!r}, solver='list_scheduling', seed=0, deadline_s=60.0, "
-        f"target_gap=0.0, deterministic=False, operations=999936)\n"
+        f"target_gap=0.0, deterministic=False, workers=1, operations=999936)\n"
         "with Pool(1) as pool:\n    list(pool.run([task], lambda _: print('begun', flush=True)))\n"
     )
     with subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True) as parent:

@@ -155,6 +155,8 @@ def test_deadlines_that_count_something_else_are_refused(path: Path) -> None:
     before = path.read_bytes()
     with pytest.raises(BenchmarkMismatchError, match="by the work clock; expected the wall clock"):
         ResultsWriter(path, ["small"], "wall")
+    with pytest.raises(BenchmarkMismatchError, match="have 1 threads; expected 2"):
+        ResultsWriter(path, ["small"], "work", 2)
     assert path.read_bytes() == before
 
 

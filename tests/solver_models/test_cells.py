@@ -12,6 +12,7 @@ from solver_models.cells import Cell, find_cells
 from solver_models.clock import Deadline, WorkClock
 from solver_models.list_scheduling.routing import balanced_routing
 from solver_models.list_scheduling.search import ListSearch
+from solver_models.result import SolveOptions
 
 STAGE = Stage(
     forward_ns=10, input_grad_ns=11, weight_grad_ns=9, transfer_ns=1, activation_bytes=10, weight_grad_bytes=9
@@ -70,7 +71,7 @@ def test_annealing_keeps_the_best_and_every_constraint() -> None:
     cell.take_starts([np.arange(3 * 4 * 20, dtype=np.int64)])
     cell.advance()
     before = cell.window_ns
-    cell.anneal(Deadline.after(60), 1)
+    cell.anneal(Deadline.after(60), SolveOptions(seed=1))
     assert cell.window_ns < before
     order = cell.order()
     assert order is not None
@@ -92,8 +93,8 @@ def test_a_cell_alone_cools_once_where_time_is_neither_short_nor_long() -> None:
     cell.take_starts([np.arange(3 * 4 * 20, dtype=np.int64)])
     cell.advance()
     for _ in range(2):
-        cell.anneal(Deadline.after(60, clock), 1, alone=True)
+        cell.anneal(Deadline.after(60, clock), SolveOptions(seed=1), alone=True)
     before, deadline = cell.window_ns, Deadline.after(0.1, clock)
-    cell.anneal(deadline, 1, alone=True)
+    cell.anneal(deadline, SolveOptions(seed=1), alone=True)
     assert deadline.passed
     assert cell.window_ns <= before

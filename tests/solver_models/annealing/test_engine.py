@@ -90,7 +90,7 @@ def test_the_window_told_is_that_of_the_order_given_back(seed: int) -> None:
     places, first = nodes_of(problem, schedule), schedule.offsets
     release = np.zeros(problem.num_slots, dtype=np.int64)
     sync = np.array([slot.sync_ns for slot in problem.slots], dtype=np.int64)
-    _, best, window, *counts = anneal(
+    _, _, best, window, counts = anneal(
         places,
         first,
         fixed_rows(network),

@@ -23,15 +23,15 @@ PROBLEM = Problem(
 )
 
 
-def _start(target_ns: int = 0) -> tuple[Annealer, Order]:
+def _start(target_ns: int = 0, workers: int = 1) -> tuple[Annealer, Order]:
     search = ListSearch(PROBLEM, balanced_routing(PROBLEM), target_ns)
     trial = search.by_rounds(0.0, 1.0, 1.0)
     order = timed_order(PROBLEM, trial.network, trial.order(PROBLEM), "list_scheduling")
-    return Annealer(PROBLEM, trial.network, target_ns), order
+    return Annealer(PROBLEM, trial.network, target_ns, workers), order
 
 
-def _cooled(seed: int) -> tuple[Order, Deadline]:
-    annealer, order = _start()
+def _cooled(seed: int, workers: int = 1) -> tuple[Order, Deadline]:
+    annealer, order = _start(workers=workers)
     deadline = Deadline.after(2.0, WorkClock())
     warmed = annealer.round(order, deadline.share(0.01), seed, 0, 0)
     return annealer.cool(warmed, deadline, seed), deadline
@@ -46,9 +46,10 @@ def test_cooling_takes_the_time_there_is_and_keeps_every_constraint() -> None:
     require_valid(PROBLEM, found.schedule, found.period_ns)
 
 
-def test_a_cooling_that_counts_work_comes_out_the_same_again() -> None:
-    """Temperatures follow the clock, so the same work gives the same order."""
-    first, second = _cooled(5)[0], _cooled(5)[0]
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_cooling_that_counts_work_comes_out_the_same_again(workers: int) -> None:
+    """Temperatures follow the clock, so the same work gives the same order, whichever lane is done first."""
+    first, second = _cooled(5, workers)[0], _cooled(5, workers)[0]
     assert first.period_ns == second.period_ns
     assert first.schedule.microbatch.tolist() == second.schedule.microbatch.tolist()
 
