@@ -61,7 +61,7 @@ def supply_bound(view: ProblemView, floor_ns: int) -> Bound | None:
     if serial_ns(view, workers) > MOST_TIME_NS:
         return None
     # A common divisor of the numbers of workers makes blocks of equal ranks, of which one of each is enough.
-    # Ranks left over, fewer than a block, are on workers that have run one more than any `least` below, so after all that is counted.
+    # Ranks left over, fewer than a block, are on workers that have run one more than any `least` below: after all that counts.
     block = gcd(*counts)
     few, fewer = replace(view, total=view.total // block), [count // block for count in counts]
     if few.total == 0:
