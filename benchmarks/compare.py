@@ -47,7 +47,7 @@ class Pair:
     @property
     def period_ratio(self) -> float | None:
         """Period now over period before, of plans that stood their checks; ``None`` where one of them has none."""
-        was, now = _period(self.before), _period(self.after)
+        was, now = self.before.checked_period_ns, self.after.checked_period_ns
         return now / was if was and now is not None else None
 
     @property
@@ -187,7 +187,7 @@ def _require_same_limits(before: Row, after: Row) -> None:
 
 
 def _verdict(before: Row, after: Row, tolerance: float) -> Verdict:
-    was, now = _period(before), _period(after)
+    was, now = before.checked_period_ns, after.checked_period_ns
     if was is None or now is None:
         if was is None and now is None:
             return Verdict.SAME if after.is_failure <= before.is_failure else Verdict.WORSE
@@ -196,11 +196,6 @@ def _verdict(before: Row, after: Row, tolerance: float) -> Verdict:
     if abs(change) <= tolerance + _ROUNDING:
         return Verdict.SAME
     return Verdict.WORSE if change > 0 else Verdict.BETTER
-
-
-def _period(row: Row) -> int | None:
-    """Period of a row whose answer stood its checks."""
-    return None if row.is_failure else row.period_ns
 
 
 def _change(pair: Pair) -> float:

@@ -102,8 +102,7 @@ class Contender:
         """What its deadline counts on a problem where work is to be counted, or is not."""
         if self.repeats is Repeats.ALWAYS:
             return "none"
-        operations = 3 * problem.num_stages * problem.num_microbatches
-        counts = self.most_counted is None or operations <= self.most_counted
+        counts = self.most_counted is None or problem.num_operations <= self.most_counted
         return "work" if deterministic and counts else "wall"
 
     def repeats_by(self, clock: Counted) -> Repeats:
@@ -303,9 +302,10 @@ def _round_robin(problem: Problem, _options: SolveOptions) -> Answer:
 
 
 def _require_few(problem: Problem) -> None:
-    operations = 3 * problem.num_stages * problem.num_microbatches
-    if operations > MOST_OPERATIONS:
-        raise OptionError(f"the problem has {operations} operations; this baseline takes at most {MOST_OPERATIONS}")
+    if problem.num_operations > MOST_OPERATIONS:
+        raise OptionError(
+            f"the problem has {problem.num_operations} operations; this baseline takes at most {MOST_OPERATIONS}"
+        )
 
 
 def _restricted(problem: Problem, options: SolveOptions, *, fused: bool) -> Answer:

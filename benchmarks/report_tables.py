@@ -105,7 +105,7 @@ def summaries(view: View, *, of_rules: bool = False) -> str:
 
 def _left_out(rows: Sequence[Row]) -> str:
     """How many rows have no plan, by why."""
-    without = [row.status.replace("_", " ") for row in rows if row.period_ns is None or row.is_failure]
+    without = [row.status.replace("_", " ") for row in rows if row.checked_period_ns is None]
     return ", ".join(f"{without.count(status)} {status}" for status in dict.fromkeys(without))
 
 
@@ -204,7 +204,7 @@ def _found(row: Row) -> str:
 
 def _period(row: Row) -> float:
     """A row's period; without a plan that stood its checks longer than any."""
-    return math.inf if row.period_ns is None or row.is_failure else row.period_ns
+    return math.inf if row.checked_period_ns is None else row.checked_period_ns
 
 
 def _times(ratio: float) -> str:
@@ -246,7 +246,7 @@ def growth_rows(view: View) -> dict[str, list[Row]]:
     """Rows of the suite ``growth`` with a plan, by solver, smallest first."""
     found: dict[str, list[Row]] = {}
     for row in sorted(view.of("growth"), key=lambda row: row.operations):
-        if row.period_ns is not None and not row.is_failure:
+        if row.checked_period_ns is not None:
             found.setdefault(row.solver, []).append(row)
     return found
 
@@ -329,11 +329,7 @@ def better_than_known(view: View) -> str:
         (best.published_ns, min(periods))
         for (suite, instance), mine in by_instance(view.full).items()
         if suite in stored and (best := stored[suite].instances.get(instance)) is not None and best.published_ns
-        if (
-            periods := [
-                row.period_ns for row in mine if row.solver == OURS and row.period_ns is not None and not row.is_failure
-            ]
-        )
+        if (periods := [p for row in mine if row.solver == OURS and (p := row.checked_period_ns) is not None])
     ]
     told = []
     if published:
@@ -351,7 +347,7 @@ def better_than_known(view: View) -> str:
 def _better(view: View, known: Mapping[str, StoredSuite]) -> Iterator[list[str]]:
     for (suite, instance), mine in by_instance(view.rows).items():
         best = known[suite].instances.get(instance) if suite in known else None
-        whole = [row for row in mine if not row.leaves_out and not row.is_failure and row.period_ns is not None]
+        whole = [row for row in mine if not row.leaves_out and row.checked_period_ns is not None]
         if best is None or not whole or best.sha256 != whole[0].instance_sha256:
             continue
         found = min(whole, key=lambda row: row.period_ns or 0)

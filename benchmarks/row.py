@@ -124,6 +124,11 @@ class Row(BaseModel):
         return self.status in FAILED
 
     @property
+    def checked_period_ns(self) -> int | None:
+        """Period of a plan that stood its checks; ``None`` without one."""
+        return None if self.is_failure else self.period_ns
+
+    @property
     def source(self) -> dict[str, Any]:
         """Commit, changes, versions and machine."""
         return {name: getattr(self, name) for name in ("commit", "changes", "versions", "machine")}

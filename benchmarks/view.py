@@ -71,7 +71,7 @@ class View:
 
     def gap(self, row: Row) -> float | None:
         """Gap of a row to the best bound of its instance; ``None`` where it has no plan that stood its checks."""
-        return None if row.is_failure else gap_of(row.period_ns, self.bounds_ns.get((row.suite, row.instance), 0))
+        return gap_of(row.checked_period_ns, self.bounds_ns.get((row.suite, row.instance), 0))
 
     def is_proved(self, row: Row) -> bool:
         """Whether a row's plan is as good as the best bound of its instance, and keeps to its limits to memory."""
@@ -102,7 +102,7 @@ def by_instance(rows: Iterable[Row]) -> dict[tuple[str, str], list[Row]]:
 
 def mean_period(rows: Sequence[Row], solver: str) -> float | None:
     """Mean period of a solver over the seeds; ``None`` where a seed has no plan."""
-    found = [row.period_ns for row in rows if row.solver == solver and not row.is_failure]
+    found = [row.checked_period_ns for row in rows if row.solver == solver]
     if not found or any(period is None for period in found):
         return None
     return fmean(period for period in found if period is not None)

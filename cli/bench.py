@@ -325,10 +325,7 @@ def _pair_row(pair: Pair) -> list[str]:
         after.suite,
         after.instance,
         after.solver,
-        *(
-            row.status if row.period_ns is None or row.is_failure else f"{row.period_ns / 1000:.3f}"
-            for row in (before, after)
-        ),
+        *(row.status if (p := row.checked_period_ns) is None else f"{p / 1000:.3f}" for row in (before, after)),
         *("" if row.gap is None or row.is_failure else f"{row.gap:.3%}" for row in (before, after)),
         _mean_text([pair.time_ratio], 2),
     ]

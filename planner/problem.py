@@ -174,6 +174,11 @@ class Problem:
         """All microbatches of one iteration, over all pipelines: the global batch."""
         return sum(self.microbatches)
 
+    @property
+    def num_operations(self) -> int:
+        """Operations of a schedule that splits every backward: ``3 * V * sum(M)``."""
+        return 3 * self.num_stages * self.num_microbatches
+
     def is_live(self, worker: Worker) -> bool:
         """Whether the worker can run operations."""
         return worker not in self.dead

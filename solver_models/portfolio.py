@@ -84,7 +84,7 @@ def solve(problem: Problem, options: SolveOptions, clock: Clock | None = None) -
     deadline = options.deadline(clock)
     problem.require_plannable()
     bound = best_bound(problem).value_ns
-    deadline.clock.charge(work.bounds_s(3 * problem.num_stages * problem.num_microbatches))
+    deadline.clock.charge(work.bounds_s(problem.num_operations))
     one = single_pipeline(problem)
     result = _climb(problem if one is None else one, options, bound, deadline)
     if one is None:
@@ -110,7 +110,7 @@ def _drop_broken(problem: Problem, options: SolveOptions, bound_ns: int, deadlin
     if chains is None:
         return None
     one = chain_problem(problem, chains)
-    deadline.clock.charge(work.bounds_s(3 * one.num_stages * one.num_microbatches))
+    deadline.clock.charge(work.bounds_s(one.num_operations))
     if best_bound(one).value_ns > bound_ns * _MOST_DROPPING_LOSS:
         return None
     order = anneal_problem(one, options, _target(bound_ns, options), deadline)
@@ -121,9 +121,8 @@ def _drop_broken(problem: Problem, options: SolveOptions, bound_ns: int, deadlin
 
 def _pool(problem: Problem, options: SolveOptions, target_ns: int, deadline: Deadline) -> Order | None:
     """Let whoever is free take what waits there; ``None`` where pools do not know such problems or there is no time."""
-    operations = 3 * problem.num_stages * problem.num_microbatches
     many = max(problem.microbatches) > _POOLED_MICROBATCHES * problem.num_slots
-    if not can_pool(problem) or (many and operations > MOST_ANNEALED_POOLS):
+    if not can_pool(problem) or (many and problem.num_operations > MOST_ANNEALED_POOLS):
         return None
     return PoolRun(PoolSearch(problem, target_ns, deadline.clock), options.seed).until(deadline)
 
@@ -131,7 +130,7 @@ def _pool(problem: Problem, options: SolveOptions, target_ns: int, deadline: Dea
 def _climb(problem: Problem, options: SolveOptions, bound_ns: int, deadline: Deadline) -> SolveResult:
     """Lists, pools, dropping, repair, annealing and CP-SAT in turn, as long as the target is not met."""
     target = _target(bound_ns, options)
-    operations = 3 * problem.num_stages * problem.num_microbatches
+    operations = problem.num_operations
     exact, large = operations <= MOST_EXACT_OPERATIONS, operations > MOST_ANNEALED_OPERATIONS
     climb = deadline.share(_ANNEALING_SHARE if exact else 1.0)
     lists = ListRun(ListSearch(problem, balanced_routing(problem), target, deadline.clock))

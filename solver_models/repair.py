@@ -76,7 +76,7 @@ def repair(lists: ListRun, options: SolveOptions, deadline: Deadline) -> Order |
     # As good as it gets, not as the target asks: what is left of it is what mending may cost.
     alone = [one_pipeline(problem, kind) for kind in kinds]
     bounds_ns = [best_bound(one).value_ns for one in alone]
-    clock.charge(sum(work.bounds_s(3 * one.num_stages * one.num_microbatches) for one in alone))
+    clock.charge(sum(work.bounds_s(one.num_operations) for one in alone))
     # So many trials cost no more than one construction of the whole.
     until, trials = span.share(_FAULT_FREE_SHARE), problem.num_pipelines
     fault_free = {
@@ -175,7 +175,7 @@ def _work_on_worst(
     if any(cell.order() is None for cell in cells):
         return
     while cells and (worst := max(cells, key=lambda cell: cell.window_ns)).window_ns > target_ns:
-        small = 3 * worst.problem.num_stages * worst.problem.num_microbatches <= MOST_ANNEALED_OPERATIONS
+        small = worst.problem.num_operations <= MOST_ANNEALED_OPERATIONS
         if not small or deadline.passed or not worst.anneal(deadline, options, alone=len(cells) == 1):
             break
 

@@ -9,12 +9,12 @@ from planner.operation import Worker
 from simulation.cluster import Change, Cluster
 from simulation.constants import BAMBOO_OVERLOAD, BAMBOO_REGROUP_S, BAMBOO_RISK
 from simulation.outcome import Cause
-from simulation.policies.policy import WAIT, Answer, Lost, Mode, Stalls
+from simulation.policies.policy import WAIT, Answer, Lost, Mode, PaysForWhatIsUp, Stalls
 from simulation.policies.rates import NS, Rates
 
 
 @dataclass(slots=True)
-class RedundantComputation:
+class RedundantComputation(PaysForWhatIsUp):
     """A lost worker's predecessor goes on for it; a second loss next to it, or of one that does two workers' work, is fatal.
 
     Bamboo (NSDI 2023) and its simulator. It runs 1F1B with each forward done twice, and nothing is lost where it survives.
@@ -60,10 +60,6 @@ class RedundantComputation:
             stalls = ((detection,) if lost else ()) + ((Cause.RECONFIGURATION, BAMBOO_REGROUP_S),)
             return Answer(mode=self._start(change.after), stalls=stalls)
         return Answer(mode=self._mode(), stalls=(detection,) if lost else ())
-
-    def gpus(self, cluster: Cluster) -> int:
-        """Those that are up."""
-        return cluster.gpus
 
     def _start(self, cluster: Cluster) -> Mode:
         job = cluster.job

@@ -15,12 +15,12 @@ from planner.operation import Worker
 from simulation.cluster import Change, Cluster
 from simulation.constants import CPR_OVERHEAD, REFT_OVERHEAD
 from simulation.outcome import Cause
-from simulation.policies.policy import Answer, Lost, Mode, Shares
+from simulation.policies.policy import Answer, Lost, Mode, PaysForWhatIsUp, Shares
 from simulation.policies.rates import Rates
 
 
 @dataclass(slots=True)
-class CheckpointRestart:
+class CheckpointRestart(PaysForWhatIsUp):
     """Checkpoints at the Young-Daly interval; a loss costs detection, a restart and all since the last checkpoint."""
 
     name: ClassVar[str] = "checkpoint-restart"
@@ -55,10 +55,6 @@ class CheckpointRestart:
             saving = ((Cause.CHECKPOINT, stop_s),) if stop_s else ()
             return Answer(mode=self._start(change.after), stalls=(*saving, (Cause.RESTART, costs.restart_s)))
         return Answer(mode=self.mode)
-
-    def gpus(self, cluster: Cluster) -> int:
-        """Those that are up."""
-        return cluster.gpus
 
     def what_is_lost(self, change: Change) -> Lost:  # noqa: ARG002 - here always the same
         """What a loss takes of the work done."""

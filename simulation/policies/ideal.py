@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from simulation.cluster import Change, Cluster
-from simulation.policies.policy import Answer, Mode
+from simulation.policies.policy import Answer, Mode, PaysForWhatIsUp
 from simulation.policies.rates import Rates
 
 
@@ -36,7 +36,7 @@ class FaultFree:
 
 
 @dataclass(slots=True)
-class FaultScaled:
+class FaultScaled(PaysForWhatIsUp):
     """Each GPU does what it does without failures: ``N / T0`` times the share of GPUs that are up, no change costs anything.
 
     ReCycle calls it fault-scaled throughput. It is no bound: with fewer workers for the same batch less of the time is bubbles.
@@ -57,7 +57,3 @@ class FaultScaled:
     def answer(self, change: Change) -> Answer:
         """In proportion, at once."""
         return Answer(mode=self.begin(change.after))
-
-    def gpus(self, cluster: Cluster) -> int:
-        """Those that are up."""
-        return cluster.gpus

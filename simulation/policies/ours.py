@@ -13,12 +13,12 @@ from simulation.cluster import Change, Cluster
 from simulation.constants import LOOKUP_S, MIGRATION_S
 from simulation.outcome import Cause
 from simulation.placement import Counts, copying_s
-from simulation.policies.policy import WAIT, Answer, Lost, Mode
+from simulation.policies.policy import WAIT, Answer, Lost, Mode, PaysForWhatIsUp
 from simulation.policies.rates import Rates
 
 
 @dataclass(slots=True)
-class RePlan:
+class RePlan(PaysForWhatIsUp):
     """Reroute by plans of :mod:`solver_models` for failure counts; in place or after migrations by expected cost.
 
     A loss costs detection, finding the plan, new communicators and the iteration in flight. Migrations cost, on top, the time
@@ -81,10 +81,6 @@ class RePlan:
             stalls=(*detection, *migration, *regroup),
             lost=Lost.ITERATION if change.lost else Lost.NOTHING,
         )
-
-    def gpus(self, cluster: Cluster) -> int:
-        """Those that are up."""
-        return cluster.gpus
 
     def _counts(self) -> Counts:
         job = self.rates.periods.job

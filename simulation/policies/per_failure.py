@@ -9,12 +9,12 @@ from planner.operation import Worker
 from simulation.choice import expected_lost_s
 from simulation.cluster import Change, Cluster
 from simulation.outcome import Cause
-from simulation.policies.policy import WAIT, Answer, Lost, Mode
+from simulation.policies.policy import WAIT, Answer, Lost, Mode, PaysForWhatIsUp
 from simulation.policies.rates import Rates
 
 
 @dataclass(slots=True)
-class PerFailureChoice:
+class PerFailureChoice(PaysForWhatIsUp):
     """Odyssey, later called Chameleon (arXiv 2508.21613): at each failure the answer that is expected to lose less.
 
     Rerouting is what :class:`~simulation.policies.ours.WithoutMigration` does: in place, by our plans, for new communicators.
@@ -66,10 +66,6 @@ class PerFailureChoice:
             stalls=(*detection, (Cause.RECONFIGURATION, costs.regroup_s)),
             lost=Lost.ITERATION if change.lost else Lost.NOTHING,
         )
-
-    def gpus(self, cluster: Cluster) -> int:
-        """Those that are up."""
-        return cluster.gpus
 
     def _expected_lost_s(self, mode: Mode) -> float:
         slowdown = 1 - mode.samples_per_s / self.rates.best

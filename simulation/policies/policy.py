@@ -96,5 +96,15 @@ class Policy(Protocol):
         """GPUs paid for while the cluster is so."""
 
 
+class PaysForWhatIsUp:
+    """A policy that needs no GPUs beside those that are up, and pays for all of these."""
+
+    __slots__ = ()
+
+    def gpus(self, cluster: Cluster) -> int:
+        """See :meth:`Policy.gpus`."""
+        return cluster.gpus
+
+
 WAIT = Mode(samples_per_s=0.0, iteration_s=1.0, short_of=((Cause.WAITING, 1.0),))
 """Too few nodes to train at all."""

@@ -9,12 +9,12 @@ from planner.operation import Worker
 from simulation.cluster import Change, Cluster
 from simulation.constants import HSDP_GPUS, HSDP_STALL_S
 from simulation.outcome import Cause
-from simulation.policies.policy import Answer, Lost, Mode, Stalls
+from simulation.policies.policy import Answer, Lost, Mode, PaysForWhatIsUp, Stalls
 from simulation.policies.rates import Rates
 
 
 @dataclass(slots=True)
-class DropReplica:
+class DropReplica(PaysForWhatIsUp):
     """A replica with a loss is taken out; what is left of it, with idle nodes, restarts aside and joins again.
 
     FT-HSDP (arXiv 2602.00277) and torchft. ``n`` of ``D`` replicas train ``n / D`` of the batch in the fault-free period. The
@@ -72,10 +72,6 @@ class DropReplica:
             lost=Lost.ITERATION if is_struck else Lost.NOTHING,
             later=later,
         )
-
-    def gpus(self, cluster: Cluster) -> int:
-        """Those that are up."""
-        return cluster.gpus
 
     def _regroup_s(self) -> float:
         gpus = self.rates.periods.job.topology.num_gpus

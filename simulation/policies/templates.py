@@ -8,12 +8,12 @@ from typing import ClassVar
 from simulation.cluster import Change, Cluster
 from simulation.constants import TEMPLATE_JOIN_S
 from simulation.outcome import Cause
-from simulation.policies.policy import Answer, Lost, Mode
+from simulation.policies.policy import Answer, Lost, Mode, PaysForWhatIsUp
 from simulation.policies.rates import Rates
 
 
 @dataclass(slots=True)
-class PipelineTemplates:
+class PipelineTemplates(PaysForWhatIsUp):
     """Oobleck (SOSP 2023), by the rules of its own simulator, which :mod:`simulation.oobleck` plays to the step.
 
     A loss costs detection, new pipelines and the iteration in flight. A node that returns joins at the next loss. Throughput
@@ -54,10 +54,6 @@ class PipelineTemplates:
             stalls=((Cause.DETECTION, costs.detection_s), regroup),
             lost=Lost.SINCE_CHECKPOINT if stops else Lost.ITERATION,
         )
-
-    def gpus(self, cluster: Cluster) -> int:
-        """Those that are up."""
-        return cluster.gpus
 
 
 def loses_a_slot(change: Change) -> bool:

@@ -7,12 +7,12 @@ from typing import ClassVar
 
 from simulation.cluster import Change, Cluster
 from simulation.outcome import Cause
-from simulation.policies.policy import Answer, Lost, Mode, Stalls
+from simulation.policies.policy import Answer, Lost, Mode, PaysForWhatIsUp, Stalls
 from simulation.policies.rates import Rates
 
 
 @dataclass(slots=True)
-class SmallerTensorParallel:
+class SmallerTensorParallel(PaysForWhatIsUp):
     """A replica runs as fast as its slowest worker, and gets a batch in proportion.
 
     NTP (arXiv 2504.06095): a replica contributes in proportion to its functional GPUs; ResiHP (arXiv 2605.06374) regroups so
@@ -56,10 +56,6 @@ class SmallerTensorParallel:
             stalls = ((Cause.DETECTION, costs.detection_s), (Cause.RECONFIGURATION, costs.regroup_s))
             return Answer(mode=mode, stalls=stalls, lost=Lost.ITERATION)
         return Answer(mode=mode, stalls=((Cause.RECONFIGURATION, costs.regroup_s),))
-
-    def gpus(self, cluster: Cluster) -> int:
-        """Those that are up."""
-        return cluster.gpus
 
 
 def replicas_worth(cluster: Cluster) -> float:

@@ -19,7 +19,7 @@ import numpy as np
 from numba import njit
 
 from planner.schedule import IntColumn
-from solver_models.annealing.moves import draw, fits, shift, swap_blocks
+from solver_models.annealing.moves import draw, fits, hold, shift, swap_blocks
 from solver_models.annealing.retiming import find_delayed, reach_again, resequence, time_region, time_rest
 from solver_models.annealing.state import (
     AFTER,
@@ -93,10 +93,7 @@ def anneal(
     firsts = np.full(workers, -1, dtype=np.int64)
     lasts = np.full(workers, -1, dtype=np.int64)
     for w in range(workers):
-        running = 0
-        for at in range(first[w], first[w + 1]):
-            running += acquire[order[at]] - release_bytes[order[at]]
-            held[at] = running
+        hold(order, held, acquire, release_bytes, 0, first[w], first[w + 1] - 1)
         if first[w + 1] > first[w]:
             firsts[w], lasts[w] = order[first[w]], order[first[w + 1] - 1]
     begin = np.empty(slots, dtype=np.int64)
@@ -165,10 +162,9 @@ def anneal(
             continue
         resequence(state, sequence, low, high, tries, delayed, num_delayed)
         shift(order, state, here, there)
-        running = held[place_low - 1] if place_low > first[w] else 0
+        before = held[place_low - 1] if place_low > first[w] else 0
+        hold(order, held, acquire, release_bytes, before, place_low, place_high)
         for at in range(place_low, place_high + 1):
-            running += acquire[order[at]] - release_bytes[order[at]]
-            held[at] = running
             flags[state[order[at], RANK]] = 1
         if previous >= 0:
             flags[state[previous, RANK]] = 1

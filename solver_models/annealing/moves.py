@@ -39,6 +39,16 @@ def shift(order: IntColumn, state: IntColumn, here: int, there: int) -> None:
 
 
 @njit(cache=True)
+def hold(
+    order: IntColumn, held: IntColumn, acquire: IntColumn, release_bytes: IntColumn, before: int, low: int, high: int
+) -> None:
+    """Count again the bytes held behind each place ``low..high``; ``before`` are held at its beginning."""
+    for at in range(low, high + 1):
+        before += acquire[order[at]] - release_bytes[order[at]]
+        held[at] = before
+
+
+@njit(cache=True)
 def fits(
     order: IntColumn,
     held: IntColumn,

@@ -55,7 +55,7 @@ def anneal_problem(
     Order
         The best one found.
     """
-    large = 3 * problem.num_stages * problem.num_microbatches > MOST_ANNEALED_OPERATIONS
+    large = problem.num_operations > MOST_ANNEALED_OPERATIONS
     clock, listing = deadline.clock, deadline if large else deadline.rest().share(LIST_SHARE)
     rng = np.random.default_rng(options.seed)
     lists = lists or ListRun(ListSearch(problem, balanced_routing(problem), target_ns, clock))
@@ -98,7 +98,7 @@ def solve(problem: Problem, options: SolveOptions, clock: Clock | None = None) -
     deadline = options.deadline(clock)
     problem.require_plannable()
     bound = best_bound(problem).value_ns
-    deadline.clock.charge(work.bounds_s(3 * problem.num_stages * problem.num_microbatches))
+    deadline.clock.charge(work.bounds_s(problem.num_operations))
     best = anneal_problem(problem, options, int(bound * (1 + options.target_gap)), deadline)
     return SolveResult.found(NAME, best.schedule, best.period_ns, bound, time.monotonic() - started)
 

@@ -15,7 +15,7 @@ from numba import njit
 
 from planner.problem import Problem
 from planner.schedule import IntColumn
-from solver_models.list_scheduling.network import Network
+from solver_models.list_scheduling.network import Network, sources_of
 
 WORKER, DURATION, DATA, DATA_LAG, NEXT, OTHER_NEXT, NEXT_LAG, OTHER_LAG = range(8)
 """Columns of ``fixed``: worker, duration, node whose result is needed and its transfer time, two nodes that need this one's
@@ -33,11 +33,7 @@ def fixed_rows(network: Network) -> IntColumn:
     rows[:, WORKER], rows[:, DURATION] = network.worker, network.duration
     rows[:, NEXT], rows[:, OTHER_NEXT] = network.successor.T
     rows[:, NEXT_LAG], rows[:, OTHER_LAG] = network.lag.T
-    rows[:, DATA_LAG] = 0
-    for j in range(2):
-        sources = np.flatnonzero(network.successor[:, j] >= 0)
-        rows[network.successor[sources, j], DATA] = sources
-        rows[network.successor[sources, j], DATA_LAG] = network.lag[sources, j]
+    rows[:, DATA], rows[:, DATA_LAG] = sources_of(network)
     return rows
 
 

@@ -156,6 +156,19 @@ def _count_predecessors(successor: IntColumn) -> IntColumn:
     return np.bincount(targets, minlength=len(successor)).astype(np.int64)
 
 
+def sources_of(network: Network) -> tuple[IntColumn, IntColumn]:
+    """The node whose result each node needs, -1 for none, and the transfer time from there, shape ``(N,)`` each.
+
+    A node needs one other result at most: F that of the stage before, I that of the stage behind or of the last F, W its own I's.
+    """
+    source = np.full(len(network.worker), -1, dtype=np.int64)
+    lag = np.zeros(len(network.worker), dtype=np.int64)
+    for j in range(network.successor.shape[1]):
+        nodes = np.flatnonzero(network.successor[:, j] >= 0)
+        source[network.successor[nodes, j]], lag[network.successor[nodes, j]] = nodes, network.lag[nodes, j]
+    return source, lag
+
+
 def reverse(network: Network) -> Network:
     """Turn time around: successors become predecessors, memory taken becomes memory given back.
 

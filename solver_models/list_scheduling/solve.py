@@ -30,7 +30,7 @@ def solve(problem: Problem, options: SolveOptions, clock: Clock | None = None) -
     problem.require_plannable()
     bound = best_bound(problem).value_ns
     target = int(bound * (1 + options.target_gap))
-    deadline.clock.charge(work.bounds_s(3 * problem.num_stages * problem.num_microbatches))
+    deadline.clock.charge(work.bounds_s(problem.num_operations))
     run = ListRun(ListSearch(problem, balanced_routing(problem), target, deadline.clock))
     schedule, period = best_timed(problem, run.until(deadline), deadline.clock)
     return SolveResult.found(NAME, schedule, period, bound, time.monotonic() - started)

@@ -13,9 +13,7 @@ import numpy as np
 from numba import njit
 
 from planner.schedule import IntColumn
-from solver_models.list_scheduling.network import Network
-
-_NONE = -1
+from solver_models.list_scheduling.network import Network, sources_of
 
 
 class Squeezer:
@@ -30,12 +28,7 @@ class Squeezer:
     def __init__(self, network: Network) -> None:
         self._network = network
         count = len(network.worker)
-        self._source = np.full(count, _NONE, dtype=np.int64)
-        self._source_lag = np.zeros(count, dtype=np.int64)
-        for j in range(2):
-            sources = np.flatnonzero(network.successor[:, j] >= 0)
-            self._source[network.successor[sources, j]] = sources
-            self._source_lag[network.successor[sources, j]] = network.lag[sources, j]
+        self._source, self._source_lag = sources_of(network)
         kind = np.arange(count, dtype=np.int64) % 3
         chained = np.flatnonzero((network.worker >= 0) & (kind != 2))
         # Stage by stage and kind by kind, so that wished-for starts come in few ascending runs, which sort fast.
@@ -83,6 +76,18 @@ class Squeezer:
 
 
 @njit(cache=True)
+def _bring_input_grad(sequence: IntColumn, here: int, end: int) -> bool:
+    """Put the next I of ``sequence[here:end]`` before all that stands there; say whether there is one."""
+    for place in range(here, end):
+        if sequence[place] % 3 == 1:
+            node = sequence[place]
+            sequence[here + 1 : place + 1] = sequence[here:place].copy()
+            sequence[here] = node
+            return True
+    return False
+
+
+@njit(cache=True)
 def _squeeze(
     sequence: IntColumn,
     first: IntColumn,
@@ -116,14 +121,9 @@ def _squeeze(
         while at[w] < first[w + 1]:
             node = sequence[at[w]]
             if held[w] + acquire[node] > capacity[w] and owed_from[w] == owed_to[w]:
-                place = at[w] + 1
-                while place < first[w + 1] and sequence[place] % 3 != 1:
-                    place += 1
-                if place == first[w + 1]:
+                if not _bring_input_grad(sequence, at[w], first[w + 1]):
                     break
-                node = sequence[place]
-                sequence[at[w] + 1 : place + 1] = sequence[at[w] : place].copy()
-                sequence[at[w]] = node
+                node = sequence[at[w]]
             before = source[node]
             if before >= 0 and end[before] < 0:
                 break

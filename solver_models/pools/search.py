@@ -79,8 +79,7 @@ class PoolTrial:
 
 def can_pool(problem: Problem) -> bool:
     """Whether the construction knows such problems: one stage a slot, not too many operations."""
-    operations = 3 * problem.num_stages * problem.num_microbatches
-    return operations <= MOST_POOLED_OPERATIONS and all(len(slot.stages) == 1 for slot in problem.slots)
+    return problem.num_operations <= MOST_POOLED_OPERATIONS and all(len(slot.stages) == 1 for slot in problem.slots)
 
 
 class PoolSearch:
@@ -98,7 +97,6 @@ class PoolSearch:
 
     def __init__(self, problem: Problem, target_ns: int, clock: Clock = WALL_CLOCK) -> None:
         self.problem, self.target_ns, self.clock = problem, target_ns, clock
-        self._operations = 3 * problem.num_stages * problem.num_microbatches
         # Stage v need not lie in slot v; the engine counts slots in the order of their stages.
         self._slot_of = np.array(problem.slot_of_stage, dtype=np.int64)
         slots = [problem.slots[s] for s in problem.slot_of_stage]
@@ -154,7 +152,7 @@ class PoolSearch:
             (rule.margin_share * self._cost[:, Kind.W]).astype(np.int64),
             rule.preference,
         )
-        self.clock.charge(work.pooled_s(self._operations, looks))
+        self.clock.charge(work.pooled_s(self.problem.num_operations, looks))
         if start[0, 0, 0] < 0:
             return None
         return PoolTrial(
@@ -167,7 +165,7 @@ class PoolSearch:
 
     def renamed(self, trial: PoolTrial) -> PoolTrial:
         """The same schedule with names of workers and microbatches by which more are at home."""
-        self.clock.charge(work.naming_s(self._operations, self.problem.num_pipelines))
+        self.clock.charge(work.naming_s(self.problem.num_operations, self.problem.num_pipelines))
         by_microbatch = trial.start.reshape(len(trial.routing), -1)
         named, routing = near_home(self.problem, trial.routing, by_microbatch[:, Kind.F])
         return replace(

@@ -24,7 +24,7 @@ from benchmarks.report_tables import (
 )
 from benchmarks.row import Row
 from benchmarks.suites import SUITES
-from benchmarks.view import View
+from benchmarks.view import View, mean_period
 from benchmarks.zb_reference import read_reference, zero_bubble
 from benchmarks.zero_bubble import zero_bubble_rows
 from tests.benchmarks.rows import make_row
@@ -283,6 +283,13 @@ def test_every_measured_row_has_its_reference() -> None:
     rows = list(zero_bubble_rows())
     assert {row.name for row in rows} <= set(found)
     assert all(found[row.name] >= row.work_ns for row in rows)
+
+
+def test_a_failed_seed_leaves_a_solver_without_a_mean() -> None:
+    """Rather than the mean of those that stood their checks."""
+    stood = make_row(seed=0, period_ns=10, bound_ns=10)
+    assert mean_period([stood], stood.solver) == 10
+    assert mean_period([stood, make_row(seed=1, period_ns=10, bound_ns=10, status="invalid")], stood.solver) is None
 
 
 def test_sections_without_rows_are_left_out() -> None:
