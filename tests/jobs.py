@@ -27,7 +27,7 @@ TIGHT: dict[str, Any] = DOCUMENT | {
     },
     "capacity_bytes": 45,
 }
-"""A job whose list schedules leave a gap that a longer search narrows."""
+"""A job whose first schedules leave a gap, which a search closes in a moment."""
 
 
 @dataclass

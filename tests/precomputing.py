@@ -33,7 +33,7 @@ LONG_JOB: dict[str, Any] = JOB | {
     },
     "capacity_bytes": 50,
 }
-"""For most failures no schedule is known that meets the bound, so that searches take all of their time."""
+"""Around a failure in slot 1 no schedule is known that meets the bound, so that its search takes all of its time."""
 DOCUMENT = json.dumps(JOB).encode()
 SHA256 = job_sha256(job_from_document(JOB))
 FAULT_FREE = "0,0,0,0"

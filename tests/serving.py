@@ -21,10 +21,11 @@ REPLAN = str(Path(sys.executable).with_name("replan"))
 
 @dataclass
 class Server:
-    """A running server and a client of it."""
+    """A running server, a client of it, and its store."""
 
     process: subprocess.Popen[str]
     client: httpx2.Client
+    store: str
 
     def post(self, job: object, *fail: str) -> httpx2.Response:
         """Ask for a plan of a job document with these failures."""
@@ -58,6 +59,6 @@ def serving(
             with httpx2.Client(base_url=url, timeout=120) as client:
                 while ready and client.get("/readyz").status_code != 200:
                     time.sleep(0.05)
-                yield Server(process, client)
+                yield Server(process, client, str(store))
         finally:
             process.kill()

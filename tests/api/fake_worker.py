@@ -13,12 +13,14 @@ from planner.errors import InvalidScheduleError, StageLostError
 
 
 def act(orders: Mapping[str, object]) -> None:
-    """Sleep, die, refuse or fail as ordered."""
+    """Wait until a file is there, sleep, die, refuse or fail as ordered."""
     if "log" in orders:
         with Path(str(orders["log"])).open("a") as log:
             log.write(f"{os.getpid()}\n")
     if "sleep_first_s" in orders and Path(str(orders["log"])).read_text().count("\n") == 1:
         time.sleep(float(str(orders["sleep_first_s"])))
+    while "until" in orders and not Path(str(orders["until"])).exists():
+        time.sleep(0.01)
     if "sleep_s" in orders:
         time.sleep(float(str(orders["sleep_s"])))
     if orders.get("die"):

@@ -185,14 +185,15 @@ def test_a_full_queue_says_when_to_come_again(tmp_path: Path) -> None:
     with client_of(tmp_path, queue_limit=0) as client, ThreadPoolExecutor() as threads:
         while client.get("/readyz").status_code != 200:
             time.sleep(0.01)
-        log = tmp_path / "log"
-        running = threads.submit(post, client, sleep_s=1, log=str(log))
+        log, go = tmp_path / "log", tmp_path / "go"
+        running = threads.submit(post, client, until=str(go), log=str(log))
         while not log.exists():
             time.sleep(0.01)
         answer = post(client, other=True)
         check_problem(answer, 503, "overloaded")
         assert int(answer.headers["retry-after"]) > 0
         assert client.get("/healthz").json()["status"] == "ok"
+        go.touch()
         assert running.result().status_code == 201
 
 

@@ -6,6 +6,7 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -58,10 +59,13 @@ def check_problem(answer: bytes, status: int, code: str) -> None:
 
 
 def is_alive(server: Server) -> bool:
-    """Whether a new client gets an answer."""
-    with connect(server, address="127.0.0.9") as connection:
-        connection.sendall(HEALTH)
-        return connection.recv(65536).startswith(b"HTTP/1.1 200 ")
+    """Whether a new client gets an answer; where it was itself too slow for the server's limits, the next one."""
+    while True:
+        with connect(server, address="127.0.0.9") as connection:
+            connection.sendall(HEALTH)
+            answer = connection.recv(65536)
+        if not answer.startswith(b"HTTP/1.1 408 "):
+            return answer.startswith(b"HTTP/1.1 200 ")
 
 
 @pytest.mark.parametrize("sent", [b"", b"G", b"GET / HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nHost: localhost\r\nX: "])
@@ -77,9 +81,10 @@ def test_headers_that_drip_are_cut_off_too(server: Server) -> None:
     """Sending a little now and then buys no time, also on a connection that was used before."""
     with connect(server) as connection:
         connection.sendall(HEALTH)
-        assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
-        connection.sendall(b"GET /healthz HTTP/1.1\r\nX: ")
+        # On a busy machine even this may come too late, and the connection ends all the same.
+        assert connection.recv(65536).startswith((b"HTTP/1.1 200 ", b"HTTP/1.1 408 "))
         with pytest.raises(ConnectionError):
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nX: ")
             while True:  # ends because the server ends the connection
                 connection.sendall(b"x")
                 time.sleep(0.1)
@@ -137,25 +142,41 @@ def test_a_body_nobody_asked_for_ends_the_connection(server: Server) -> None:
 
 def test_requests_sent_together_are_all_answered(server: Server) -> None:
     """Pipelined requests, the last one cut in two, get an answer each, in order."""
+    # A busy machine may send the second half too late for the server's limits: then it is tried again.
+    while b"HTTP/1.1 408 " in (received := answers_to_four(server)):
+        pass
+    assert received.count(b"HTTP/1.1 200 ") == 4
+
+
+def answers_to_four(server: Server) -> bytes:
+    """What comes back for three requests and a half, and the other half of the fourth once three are answered."""
     with connect(server) as connection:
         connection.sendall(HEALTH * 3 + HEALTH[:10])
-        time.sleep(0.1)
-        connection.sendall(HEALTH[10:])
-        assert until_closed(connection).count(b"HTTP/1.1 200 ") == 4
+        received = b""
+        while received.count(b"HTTP/1.1 200 ") < 3 and (data := connection.recv(65536)):
+            received += data
+        with suppress(ConnectionError):
+            connection.sendall(HEALTH[10:])
+        return received + until_closed(connection)
 
 
 def test_an_answer_nobody_reads_is_given_up(server: Server) -> None:
     """A client that asks for much and reads nothing is cut off; what it did not take is gone."""
-    num_asked = 400
+    # A busy server may not have come as far as that by the time when a client begins to read: the next one waits longer.
+    assert any(num_answers_after(server, pause_s, num_asked=400) < 400 for pause_s in (2.5, 10, 40, 120))
+    assert is_alive(server)
+
+
+def num_answers_after(server: Server, pause_s: float, *, num_asked: int) -> int:
+    """How many large answers come to a client that asks for so many and reads nothing for some seconds."""
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        connection.settimeout(30)
+        connection.settimeout(120)
         url = server.client.base_url
         connection.connect((url.host, url.port))
         connection.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * num_asked)
-        time.sleep(2.5)
-        assert until_closed(connection).count(b"HTTP/1.1 200 ") < num_asked
-    assert is_alive(server)
+        time.sleep(pause_s)
+        return until_closed(connection).count(b"HTTP/1.1 200 ")
 
 
 def test_connections_are_limited_in_all_and_by_address(tmp_path: Path) -> None:

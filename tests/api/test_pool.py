@@ -24,7 +24,7 @@ def with_pool(test: Callable[[SolvePool], Awaitable[None]], **changes: Any) -> N
     """Run ``test`` on a started pool and close the pool."""
 
     async def run() -> None:
-        limits = {"num_processes": 1, "queue_limit": 8, "queue_timeout_s": 30.0, "warm_up_timeout_s": 30.0}
+        limits = {"num_processes": 1, "queue_limit": 8, "queue_timeout_s": 240.0, "warm_up_timeout_s": 240.0}
         pool = SolvePool(**(limits | changes), command=FAKE)
         pool.start()
         try:
@@ -40,6 +40,11 @@ async def order(
 ) -> list[bytes]:
     """Send one request of orders to the pool."""
     return await pool.run([b"echo", json.dumps(orders).encode()], timeout_s=timeout_s, priority=priority)
+
+
+async def has_begun(log: Path) -> None:
+    """Wait until a request notes in its log that it is worked on."""
+    await until(lambda: log.exists() and log.read_text().endswith("\n"))
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -131,45 +136,54 @@ def test_rebuilds_errors_of_the_tree_and_hides_bugs() -> None:
     with_pool(test)
 
 
-def test_refuses_more_than_the_queue_holds() -> None:
+def test_refuses_more_than_the_queue_holds(tmp_path: Path) -> None:
     """One process and a queue of one take two requests; the third is refused at once."""
+    go = tmp_path / "go"
 
     async def test(pool: SolvePool) -> None:
         await order(pool)
-        running = asyncio.create_task(order(pool, sleep_s=0.5))
+        running = asyncio.create_task(order(pool, until=str(go)))
         waiting = asyncio.create_task(order(pool))
         await until(lambda: pool.num_waiting == 1)
         with pytest.raises(OverloadedError):
             await order(pool)
+        go.touch()
         await asyncio.gather(running, waiting)
         assert pool.num_waiting == 0
 
     with_pool(test, queue_limit=1)
 
 
-def test_takes_as_many_at_once_as_there_are_idle_processes() -> None:
+def test_takes_as_many_at_once_as_there_are_idle_processes(tmp_path: Path) -> None:
     """Without a queue, two idle processes still take two requests sent in the same moment, and no third."""
+    go = tmp_path / "go"
 
     async def test(pool: SolvePool) -> None:
         await until(lambda: pool.num_ready == 2)
-        answers = await asyncio.gather(*(order(pool, sleep_s=0.3) for _ in range(3)), return_exceptions=True)
-        assert [type(answer) for answer in answers] == [list, list, OverloadedError]
+        first, second, third = (asyncio.create_task(order(pool, until=str(go))) for _ in range(3))
+        with pytest.raises(OverloadedError):
+            await third
+        go.touch()
+        assert [len(answer) for answer in await asyncio.gather(first, second)] == [2, 2]
 
     with_pool(test, num_processes=2, queue_limit=0)
 
 
-def test_refuses_what_waits_too_long() -> None:
+def test_refuses_what_waits_too_long(tmp_path: Path) -> None:
     """A request that no process is free for in time is refused and never run."""
+    log, go, never = (tmp_path / name for name in ("log", "go", "never"))
 
     async def test(pool: SolvePool) -> None:
         await until(lambda: pool.num_ready == 1)
-        running = asyncio.create_task(order(pool, sleep_s=0.6))
-        await asyncio.sleep(0.05)
+        running = asyncio.create_task(order(pool, until=str(go), log=str(log)))
+        await has_begun(log)
         with pytest.raises(OverloadedError):
-            await order(pool)
+            await order(pool, log=str(never))
+        go.touch()
         await running
+        assert not never.exists()
 
-    with_pool(test, queue_timeout_s=0.2)
+    with_pool(test, queue_timeout_s=0.5)
 
 
 def test_close_refuses_what_runs_and_waits_and_leaves_no_process() -> None:
@@ -233,33 +247,52 @@ def test_takes_the_most_urgent_first_and_equals_in_their_order(tmp_path: Path) -
     with_pool(test)
 
 
-def test_background_requests_wait_without_limit_and_take_no_place() -> None:
-    """With a full queue's worth of background requests an event is still taken, and none of them is refused for waiting."""
+def test_background_requests_wait_without_limit(tmp_path: Path) -> None:
+    """None of them is refused for waiting, though a client that comes behind them is, and by then they have waited longer."""
+    log, go = tmp_path / "log", tmp_path / "go"
 
     async def test(pool: SolvePool) -> None:
         # Whoever is in the background may also wait until the process has started.
-        await order(pool, priority=Priority.PRECOMPUTE)
-        background = [asyncio.create_task(order(pool, priority=Priority.PRECOMPUTE, sleep_s=0.4)) for _ in range(3)]
-        await until(lambda: pool.num_waiting_at(Priority.PRECOMPUTE) == 2)
-        assert pool.num_waiting == 0
-        await order(pool, priority=Priority.EVENT)
+        orders = {"log": str(log), "until": str(go)}
+        background = [asyncio.create_task(order(pool, priority=Priority.PRECOMPUTE, **orders)) for _ in range(3)]
+        await has_begun(log)
+        with pytest.raises(OverloadedError):
+            await order(pool)
+        go.touch()
         assert [len(answer) for answer in await asyncio.gather(*background)] == [2, 2, 2]
 
-    with_pool(test, queue_limit=1, queue_timeout_s=1.0)
+    with_pool(test, queue_timeout_s=0.3)
 
 
-def test_an_event_has_its_place_while_clients_fill_the_queue() -> None:
-    """Less urgent requests do not count against the limit of more urgent ones."""
+def test_background_requests_take_no_place(tmp_path: Path) -> None:
+    """With more background requests than the queue holds an event is still taken."""
+    log, go = tmp_path / "log", tmp_path / "go"
 
     async def test(pool: SolvePool) -> None:
-        await order(pool)
-        running = asyncio.create_task(order(pool, sleep_s=0.3))
-        await until(lambda: pool.num_waiting == 0)
+        orders = {"log": str(log), "until": str(go)}
+        background = [asyncio.create_task(order(pool, priority=Priority.PRECOMPUTE, **orders)) for _ in range(3)]
+        await has_begun(log)
+        assert (pool.num_waiting, pool.num_waiting_at(Priority.PRECOMPUTE)) == (0, 2)
+        assert len(await order(pool, priority=Priority.EVENT)) == 2
+        go.touch()
+        assert [len(answer) for answer in await asyncio.gather(*background)] == [2, 2, 2]
+
+    with_pool(test, queue_limit=1)
+
+
+def test_an_event_has_its_place_while_clients_fill_the_queue(tmp_path: Path) -> None:
+    """Less urgent requests do not count against the limit of more urgent ones."""
+    log, go = tmp_path / "log", tmp_path / "go"
+
+    async def test(pool: SolvePool) -> None:
+        running = asyncio.create_task(order(pool, until=str(go), log=str(log)))
+        await has_begun(log)
         waiting = asyncio.create_task(order(pool))
         await until(lambda: pool.num_waiting == 1)
         with pytest.raises(OverloadedError):
             await order(pool)
         await order(pool, priority=Priority.EVENT)
+        go.touch()
         await asyncio.gather(running, waiting)
 
     with_pool(test, queue_limit=1)
@@ -267,23 +300,22 @@ def test_an_event_has_its_place_while_clients_fill_the_queue() -> None:
 
 def test_a_reserved_process_never_works_in_the_background(tmp_path: Path) -> None:
     """Of two processes with one reserved only one works in the background at a time, also when it is killed meanwhile."""
-    log = tmp_path / "log"
+    log, go, event_log, event_go = (tmp_path / name for name in ("log", "go", "event log", "event go"))
 
     async def test(pool: SolvePool) -> None:
         await until(lambda: pool.num_ready == 2)
-        background = [
-            asyncio.create_task(order(pool, priority=Priority.PRECOMPUTE, sleep_s=0.4, log=str(log))) for _ in range(3)
-        ]
-        await until(lambda: log.exists() and log.read_text().endswith("\n"))
+        orders = {"log": str(log), "until": str(go)}
+        background = [asyncio.create_task(order(pool, priority=Priority.PRECOMPUTE, **orders)) for _ in range(3)]
+        await has_begun(log)
         background_niceness = os.getpriority(os.PRIO_PROCESS, int(log.read_text()))
-        event_log = tmp_path / "event log"
-        event = asyncio.create_task(order(pool, priority=Priority.EVENT, sleep_s=0.1, log=str(event_log)))
-        await until(lambda: event_log.exists() and event_log.read_text().endswith("\n"))
+        event = asyncio.create_task(order(pool, priority=Priority.EVENT, log=str(event_log), until=str(event_go)))
+        await has_begun(event_log)
         niceness = os.getpriority(os.PRIO_PROCESS, int(event_log.read_text()))
         assert os.getpriority(os.PRIO_PROCESS, 0) < niceness < background_niceness
-        await event
-        assert not any(task.done() for task in background)  # the event did not wait for one of them
+        event_go.touch()
+        await event  # it does not wait for one of them: none of them has an end yet
         os.kill(int(log.read_text()), signal.SIGKILL)
+        go.touch()
         while not all(task.done() for task in background):
             num_left = sum(not task.done() for task in background)
             assert num_left - pool.num_waiting_at(Priority.PRECOMPUTE) <= 1
@@ -301,7 +333,7 @@ def test_an_event_takes_the_only_process_from_a_background_search(tmp_path: Path
         # The first run of it would last longer than the test may.
         orders = {"log": str(log), "sleep_first_s": 600}
         background = asyncio.create_task(order(pool, priority=Priority.IMPROVEMENT, timeout_s=900, **orders))
-        await until(lambda: log.exists() and log.read_text().endswith("\n"))
+        await has_begun(log)
         searching = int(log.read_text())
         (pid, _) = await order(pool, priority=Priority.EVENT)
         assert int(pid) != searching
@@ -320,7 +352,7 @@ def test_events_do_not_wait_for_clients(tmp_path: Path) -> None:
     async def test(pool: SolvePool) -> None:
         await until(lambda: pool.num_ready == 2)
         clients = [asyncio.create_task(order(pool, timeout_s=900, log=str(log), sleep_s=600)) for _ in range(3)]
-        await until(lambda: log.exists() and log.read_text().endswith("\n"))
+        await has_begun(log)
         for _ in range(2):
             await order(pool, priority=Priority.EVENT)
         assert (pool.num_waiting, log.read_text().count("\n")) == (2, 1)
@@ -336,7 +368,7 @@ def test_an_event_takes_the_only_process_from_a_client(tmp_path: Path) -> None:
 
     async def test(pool: SolvePool) -> None:
         client = asyncio.create_task(order(pool, timeout_s=900, log=str(log), sleep_first_s=600))
-        await until(lambda: log.exists() and log.read_text().endswith("\n"))
+        await has_begun(log)
         await order(pool, priority=Priority.EVENT)
         assert len(await client) == 2
 
@@ -350,7 +382,7 @@ def test_a_client_takes_a_process_from_a_background_search(tmp_path: Path) -> No
     async def test(pool: SolvePool) -> None:
         orders = {"log": str(log), "sleep_first_s": 600}
         search = asyncio.create_task(order(pool, priority=Priority.PRECOMPUTE, timeout_s=900, **orders))
-        await until(lambda: log.exists() and log.read_text().endswith("\n"))
+        await has_begun(log)
         clients = await asyncio.gather(*(order(pool) for _ in range(2)))
         assert [len(answer) for answer in clients] == [2, 2]
         assert len(await search) == 2

@@ -195,6 +195,7 @@ def test_stops_cleanly_and_replaces_a_killed_solver(tmp_path: Path) -> None:
         assert all(is_gone(pid) for pid in children)
 
 
+@pytest.mark.slow
 def test_says_why_it_cannot_start(tmp_path: Path) -> None:
     """A port in use and a store that cannot be opened are told in words, with an exit status of their own."""
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -21,7 +21,8 @@ from solver_models.improve_search import MAX_COUNTED_OPERATIONS
 from solver_models.result import SolveOptions
 
 ROOT = Path(__file__).parents[2]
-OPTIONS = SolveOptions(deadline_s=0.3)
+OPTIONS = SolveOptions(deadline_s=0.3, deterministic=True)
+"""Work in place of seconds, so that no load of the machine decides what is found."""
 TINY = next(small())
 KNOWN = contenders()
 
@@ -154,4 +155,5 @@ def test_what_cannot_count_its_work_keeps_to_the_wall_clock() -> None:
     with pytest.raises(OptionError, match="at most 2000 where work is counted"):
         registry.solve("improve", large.problem, counted)
     found = measure(large, KNOWN["improve"], counted)
-    assert (found.clock, found.repeats, found.status) == ("wall", "by chance", "feasible")
+    assert (found.clock, found.repeats) == ("wall", "by chance")
+    assert found.status in ("feasible", "optimal")

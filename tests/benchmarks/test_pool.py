@@ -56,12 +56,12 @@ def workers_of(parent: int) -> list[int]:
 
 
 def wait_until(happened: Callable[[], object]) -> None:
-    """Wait a minute at most."""
-    for _ in range(600):
+    """Wait some minutes at most."""
+    for _ in range(2400):
         if happened():
             return
         time.sleep(0.1)
-    pytest.fail("it did not happen within a minute")
+    pytest.fail("it did not happen within four minutes")
 
 
 def test_tasks_are_measured_and_no_process_is_left() -> None:
@@ -84,7 +84,7 @@ def test_tasks_are_measured_and_no_process_is_left() -> None:
 
 def test_a_worker_that_overruns_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its row says after how long."""
-    monkeypatch.setattr(pools, "_BASE_S", 0.5)
+    monkeypatch.setattr(pools, "_BASE_S", 0.1)
     monkeypatch.setattr(pools, "_DEADLINES", 0.0)
     monkeypatch.setattr(pools, "_SECONDS_AN_OPERATION", 0.0)
     with Pool(1) as pool:

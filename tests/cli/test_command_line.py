@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -190,14 +191,13 @@ def test_help_loads_nothing_heavy() -> None:
 
 def test_a_reader_that_goes_away_is_no_error() -> None:
     """With standard output closed there is no traceback and the status is that of SIGPIPE."""
-    script = f"{sys.executable} -m cli.main --help"
+    reader, writer = os.pipe()
+    os.close(reader)
+    script = f"{sys.executable} -m cli.main --help; echo status $? >&2"
     done = subprocess.run(
-        ["bash", "-c", f"(sleep 0.3; {script}; echo status $? >&2) | true"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
+        ["bash", "-c", script], cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, text=True, check=False
     )
+    os.close(writer)
     assert done.stderr == "status 141\n"
 
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.client.clients import KINDS
-from tests.serving import Server, serving
+from tests.serving import Server
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(shared_server: Server) -> Server:
     """A running service; each test registers a job of its own."""
-    with serving(tmp_path_factory.mktemp("client") / "replan.db") as running:
-        yield running
+    return shared_server
 
 
 @pytest.fixture(params=KINDS)

@@ -452,7 +452,7 @@ def test_an_answer_in_drops(kind: str) -> None:
         client.current_epoch(JOB)
     with (
         dripping() as url,
-        connected(kind, url, attempt_s=0.3, total_s=0.3) as client,
-        pytest.raises(ServiceUnreachableError, match=r"did not end within 0\.(3|29\d) s"),
+        connected(kind, url, attempt_s=1.0, total_s=1.0) as client,
+        pytest.raises(ServiceUnreachableError, match=r"did not end within (1|0\.\d+) s"),
     ):
         client.current_epoch(JOB)

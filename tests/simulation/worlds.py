@@ -18,7 +18,7 @@ S = 10**9
 COSTS = Costs(
     detection_s=5, regroup_s=10, restart_s=100, checkpoint_s=50, solve_s=2, copy_bytes_per_s=100, spare_nodes=1
 )
-OPTIONS = SolveOptions(deadline_s=1.0)
+OPTIONS = SolveOptions(deadline_s=1.0, deterministic=True)
 FULL = 24 / 18
 """Samples a second without failures: 24 microbatches in a period of 18 s, which is each worker's work."""
 

@@ -71,7 +71,7 @@ def test_annealing_keeps_the_best_and_every_constraint() -> None:
     cell.take_starts([np.arange(3 * 4 * 20, dtype=np.int64)])
     cell.advance()
     before = cell.window_ns
-    cell.anneal(Deadline.after(60), SolveOptions(seed=1))
+    cell.anneal(Deadline.after(60, WorkClock()), SolveOptions(seed=1))
     assert cell.window_ns < before
     order = cell.order()
     assert order is not None

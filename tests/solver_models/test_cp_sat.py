@@ -21,9 +21,9 @@ from solver_models.ticks import Ticks, choose_ticks
 from tests.problems import unit_problem
 
 
-def options(deadline_s: float = 60.0) -> SolveOptions:
-    """Two threads and a deadline that is not meant to be met."""
-    return SolveOptions(deadline_s=deadline_s, workers=2)
+def options() -> SolveOptions:
+    """Two threads and a deadline that is not meant to be met, however slow the machine."""
+    return SolveOptions(deadline_s=240.0, workers=2)
 
 
 def test_worked_example_staggered_is_proved_27() -> None:
@@ -58,7 +58,7 @@ def test_without_a_floor_the_model_proves_its_own_bound() -> None:
             problem=unit_problem(1, 1, 2),
             options=options(),
             floor_ns=0,
-            deadline=Deadline.after(60.0),
+            deadline=Deadline.after(240.0),
         ),
         ignore_report,
     )

@@ -15,7 +15,7 @@ from planner.replay import replay
 from planner.schedule import Schedule
 from planner.validation import require_valid
 from solver_models.cells import find_cells
-from solver_models.clock import Deadline
+from solver_models.clock import Deadline, WorkClock
 from solver_models.list_scheduling.routing import balanced_routing
 from solver_models.list_scheduling.search import ListRun, ListSearch
 from solver_models.repair import MOST_KINDS, repair
@@ -36,7 +36,9 @@ def _problem(*dead: Worker, pipelines: int = 12, slots: int = 4, capacity: int |
 
 
 def _repair(problem: Problem) -> tuple[Schedule, int]:
-    found = repair(ListRun(ListSearch(problem, balanced_routing(problem), 0)), SolveOptions(), Deadline.after(0.2))
+    clock = WorkClock()
+    lists = ListRun(ListSearch(problem, balanced_routing(problem), 0, clock))
+    found = repair(lists, SolveOptions(), Deadline.after(0.2, clock))
     assert found is not None
     assert found.solver == "repair"
     return found.schedule, found.period_ns

@@ -20,6 +20,8 @@ from solver_models.symmetry import (
     spread_over_chains,
 )
 
+COUNTED = SolveOptions(deadline_s=5, deterministic=True)
+"""Work in place of seconds, so that no load of the machine keeps a search from its end."""
 UNIT = Stage(forward_ns=10, input_grad_ns=10, weight_grad_ns=6, activation_bytes=2, weight_grad_bytes=1)
 
 
@@ -37,7 +39,7 @@ def test_fault_free_pipelines_are_copies() -> None:
     problem = _problem(3)
     one = single_pipeline(problem)
     assert one is not None
-    result = list_scheduling.solve(one, SolveOptions())
+    result = list_scheduling.solve(one, COUNTED)
     assert result.schedule is not None
     timed, period = time_schedule(problem, repeat_pipeline(result.schedule, 3))
     assert period == result.period_ns
@@ -60,7 +62,7 @@ def test_chains_of_sound_workers_run_everything(counts: tuple[int, ...]) -> None
     assert (chains.own.tolist(), chains.parts.tolist()) == ([0, 1, 3], [[0, 0], [2, 1], [3, 3]])
     one = chain_problem(problem, chains)
     assert one.microbatches == (-(-sum(counts) // 3),)
-    result = list_scheduling.solve(one, SolveOptions())
+    result = list_scheduling.solve(one, COUNTED)
     assert result.schedule is not None
     timed, period = time_schedule(problem, spread_over_chains(problem, chains, result.schedule))
     require_valid(problem, timed, period)
@@ -72,7 +74,7 @@ def test_whoever_is_in_no_chain_stops() -> None:
     chains = sound_chains(problem)
     assert chains is not None
     assert chains.parts.tolist() == [[0, 0], [3, 3]]
-    result = list_scheduling.solve(chain_problem(problem, chains), SolveOptions())
+    result = list_scheduling.solve(chain_problem(problem, chains), COUNTED)
     assert result.schedule is not None
     spread = spread_over_chains(problem, chains, result.schedule)
     assert not spread.rows(Worker(1, 1))
@@ -88,7 +90,7 @@ def test_a_slot_may_have_no_sound_worker() -> None:
 def test_a_failure_in_each_slot_costs_one_pipeline() -> None:
     """Failures of both slots in different pipelines, memory tight: two whole chains are left, and meet the bound."""
     problem = _problem(3, Worker(0, 0), Worker(1, 1))
-    result = portfolio.solve(problem, SolveOptions(deadline_s=5))
+    result = portfolio.solve(problem, COUNTED)
     assert result.status is Status.OPTIMAL
 
 
@@ -110,5 +112,5 @@ def test_dropping_broken_pipelines_reaches_the_bound_where_loads_allow() -> None
         microbatches=(6,) * 16,
         dead=frozenset({Worker(3, 0), Worker(6, 0)}),
     )
-    result = portfolio.solve(problem, SolveOptions(deadline_s=5))
+    result = portfolio.solve(problem, COUNTED)
     assert (result.status, result.period_ns) == (Status.OPTIMAL, 198_000)

@@ -14,7 +14,7 @@ from planner.operation import Worker
 from solver_models.result import SolveOptions
 from solver_models.ways import solve_best, solve_canonical, ways_to_move
 
-OPTIONS = SolveOptions(deadline_s=0.6)
+OPTIONS = SolveOptions(deadline_s=0.6, deterministic=True)
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 
 from tests.jobs import ServedJob
-from tests.serving import Server, serving
+from tests.serving import Server
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One server for all tests of a module; each registers jobs of its own."""
-    with serving(tmp_path_factory.mktemp("store") / "jobs.db", "--processes", "2") as running:
-        yield running
+@pytest.fixture
+def server(shared_server: Server) -> Server:
+    """One server for all tests; each registers jobs of its own."""
+    return shared_server
 
 
 @pytest.fixture

@@ -22,7 +22,8 @@ from planner.errors import NotFoundError
 from planner.formats.job_file import job_from_document
 from planner.job_hash import job_sha256
 from tests.api.jobs.test_survival import HASTY
-from tests.jobs import DOCUMENT, TIGHT, ServedJob
+from tests.jobs import DOCUMENT, ServedJob
+from tests.precomputing import LONG_JOB
 from tests.serving import serving
 
 
@@ -73,9 +74,9 @@ def test_a_damaged_plan_is_mended_while_another_job_is_improved(tmp_path: Path) 
     """While the only process searches for hours for a better plan of one job, the damaged plan of another is made again."""
     store = tmp_path / "s.db"
     with serving(store, "--processes", "2", environment=HASTY | {"REPLAN_IMPROVEMENT_DEADLINE_S": "0.001"}) as server:
-        tight = ServedJob(server.client, "a-tight", TIGHT)
-        tight.register()
-        tight.report("node_failed", "n06")
+        unsolved = ServedJob(server.client, "a-long", LONG_JOB)
+        unsolved.register()
+        unsolved.report("node_failed", "n01")
         other = ServedJob(server.client, "b-other")
         other.register()
     with closing(sqlite3.connect(store)) as connection:

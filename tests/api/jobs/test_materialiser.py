@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from pathlib import Path
 
 from api.jobs.loaded import JobCache
 from api.jobs.materialiser import Materialiser
@@ -13,7 +12,7 @@ from api.observability.telemetry import Telemetry
 from api.pool import Priority, SolvePool
 from api.store import Store
 from tests.jobs import ServedJob
-from tests.serving import serving
+from tests.serving import Server
 
 
 class Recording(SolvePool):
@@ -31,13 +30,10 @@ class Recording(SolvePool):
         return await super().run(request, timeout_s=timeout_s, priority=priority)
 
 
-def test_programs_of_old_epochs_wait_behind_failures(tmp_path: Path) -> None:
+def test_programs_of_old_epochs_wait_behind_failures(job: ServedJob, server: Server) -> None:
     """Those of the newest epoch go with the events, since training waits for them; older ones, that somebody looks at, do not."""
-    with serving(tmp_path / "s.db", "--processes", "1") as server:
-        job = ServedJob(server.client, "job")
-        job.register()
-        newest = job.report("node_failed", "n06")["epoch"]
-    store, telemetry, unusable = Store(str(tmp_path / "s.db")), Telemetry(), list[str]()
+    newest = job.report("node_failed", "n06")["epoch"]
+    store, telemetry, unusable = Store(server.store), Telemetry(), list[str]()
 
     async def make() -> list[Priority]:
         pool = Recording()
@@ -52,8 +48,8 @@ def test_programs_of_old_epochs_wait_behind_failures(tmp_path: Path) -> None:
             telemetry=telemetry,
         )
         for epoch in (newest - 1, newest):
-            made = await materialiser.get("job", epoch)
-            assert materialiser.ready("job", epoch) is made
+            made = await materialiser.get(job.id, epoch)
+            assert materialiser.ready(job.id, epoch) is made
         await materialiser.close()
         await pool.close()
         return pool.priorities

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.jobs import DOCUMENT, ServedJob, check_problem
+from tests.precomputing import LONG_JOB
 from tests.serving import Server
 
 
@@ -120,7 +121,7 @@ def test_registration_makes_plans_ready(server: Server) -> None:
 
 def test_a_cancelled_operation_is_begun_again(server: Server) -> None:
     """Registrations at once begin one operation between them; after that was cancelled the next registration begins another."""
-    job = ServedJob(server.client, "again", DOCUMENT | {"name": "again"})
+    job = ServedJob(server.client, "again", LONG_JOB | {"name": "again"})
     job.register()
     with ThreadPoolExecutor(6) as threads:
         answers = list(threads.map(lambda _: job.register(tolerance=4, mode="all").json(), range(6)))
@@ -139,7 +140,7 @@ def test_a_cancelled_operation_is_begun_again(server: Server) -> None:
 
 def test_plans_are_made_ready_when_asked(server: Server) -> None:
     """The operation takes the job's tolerance unless told otherwise, skips what is there, and can be cancelled."""
-    job = ServedJob(server.client, "asked", DOCUMENT | {"name": "asked"})
+    job = ServedJob(server.client, "asked", LONG_JOB | {"name": "asked"})
     job.register()
     answer = job.client.post(f"{job.path}/precompute", json={"deadline_s": 0.05})
     assert answer.status_code == 202

@@ -162,25 +162,37 @@ def test_closing_puts_the_operation_back_for_another(store: Store) -> None:
 def test_cancelling_keeps_what_was_made_and_the_lease_holds_meanwhile(store: Store) -> None:
     """It ends after the key in hand; until then no other process can claim it, though a key takes longer than the lease."""
     operation = queue(store)
+    go = [asyncio.Event() for _ in range(5)]
 
-    async def slow(_number: int) -> None:
-        await asyncio.sleep(2.0)
+    async def wait(number: int) -> None:
+        await go[number - 1].wait()
 
-    async def test(_engine: PrecomputeEngine) -> None:
+    async def test(engine: PrecomputeEngine) -> None:
         while not executor.asked:
             await asyncio.sleep(0.02)
-        while len(executor.asked) < 2:
+        first = store.operation(operation.operation_id).lease_until
+        assert first is not None
+        # The lease that it had when the key was begun has run out by then, and it has another one.
+        while (now := store.operation(operation.operation_id)).updated_at <= first:
             assert store.claim_operation("other", 60) is None
             await asyncio.sleep(0.05)
-        store.cancel_operation(operation.operation_id)
+        assert now.owner == engine.owner
+        go[0].set()
+        while len(executor.asked) < 2:
+            await asyncio.sleep(0.02)
+        # Once it has reported twice it has heard of it.
+        seen = {store.cancel_operation(operation.operation_id).updated_at}
+        while len(seen) < 3:
+            seen.add(store.operation(operation.operation_id).updated_at)
+            await asyncio.sleep(0.02)
+        for event in go:
+            event.set()
         ended = await until_ended(store, operation)
-        assert ended.state == "cancelled"
-        assert ended.total == 5
-        assert 1 <= ended.done <= 3
-        assert ended.done == len(executor.asked) == len(store.template_keys(SHA256))
+        assert (ended.state, ended.total, ended.done) == ("cancelled", 5, 2)
+        assert len(executor.asked) == len(store.template_keys(SHA256)) == 2
 
-    executor = Watched(before=slow)
-    with_engine(store, executor, test, lease_s=1.5)
+    executor = Watched(before=wait)
+    with_engine(store, executor, test, lease_s=2.0)
 
 
 def test_an_operation_that_cannot_be_done_does_not_keep_the_next_from_being_done(store: Store) -> None:

@@ -36,6 +36,8 @@ class Answer:
         self.is_down = False
         self.chunks: asyncio.Queue[bytes | None] = asyncio.Queue()
         self.sent: asyncio.Queue[Any] = asyncio.Queue()
+        self.has_begun = asyncio.Event()
+        """Set when the request has passed the gate, however slow that was."""
         self._store = store
         authenticator = Authenticator(self._look_up, clock=lambda: self.now)
         self._gate = Gate(self._stream, authenticator=authenticator, limits=LIMITS, telemetry=Telemetry(version="0"))
@@ -47,6 +49,7 @@ class Answer:
 
     async def _stream(self, scope: Any, receive: Any, send: Any) -> None:
         """Begin to answer with the first chunk, as a long poll does, and go on until there are no more."""
+        self.has_begun.set()
         first = await self.chunks.get()
 
         async def frames() -> Any:
@@ -96,7 +99,7 @@ def test_a_stream_ends_with_its_key(store: Store, monkeypatch: pytest.MonkeyPatc
         assert (await answer.sent.get())["body"] == b"3"
         answer.now = FRESH_S
         await answer.chunks.put(b"secret")
-        await asyncio.wait_for(task, 10)
+        await asyncio.wait_for(task, 120)
         assert answer.sent.get_nowait() == {"type": "http.response.body", "body": b"", "more_body": False}
         assert answer.sent.empty()
 
@@ -110,11 +113,11 @@ def test_a_long_poll_whose_key_was_revoked_is_refused(store: Store, monkeypatch:
     async def check() -> None:
         answer = Answer(store, monkeypatch)
         task = answer.begin(key)
-        await asyncio.sleep(0.01)
+        await answer.has_begun.wait()
         store.revoke_key(key.key_id)
         answer.now = FRESH_S
         await answer.chunks.put(b"secret")
-        await asyncio.wait_for(task, 10)
+        await asyncio.wait_for(task, 120)
         start, body = answer.sent.get_nowait(), answer.sent.get_nowait()
         assert (start["status"], json.loads(body["body"])["code"]) == (401, "key_missing")
 
@@ -128,12 +131,12 @@ def test_what_was_changed_is_told_whatever_became_of_the_key(store: Store, monke
     async def check() -> None:
         answer = Answer(store, monkeypatch)
         task = answer.begin(key, "POST")
-        await asyncio.sleep(0.01)
+        await answer.has_begun.wait()
         store.revoke_key(key.key_id)
         answer.now = FRESH_S
         for chunk in (b"done", None):
             await answer.chunks.put(chunk)
-        await asyncio.wait_for(task, 10)
+        await asyncio.wait_for(task, 120)
         assert (answer.sent.get_nowait()["status"], answer.sent.get_nowait()["body"]) == (200, b"done")
 
     asyncio.run(check())
@@ -146,11 +149,11 @@ def test_streams_outlive_a_store_that_is_away(store: Store, monkeypatch: pytest.
     async def check() -> None:
         answer = Answer(store, monkeypatch)
         task = answer.begin(key)
-        await asyncio.sleep(0.01)
+        await answer.has_begun.wait()
         answer.now, answer.is_down = 2 * FRESH_S, True
         for chunk in (b"1", None):
             await answer.chunks.put(chunk)
-        await asyncio.wait_for(task, 10)
+        await asyncio.wait_for(task, 120)
         assert (answer.sent.get_nowait()["status"], answer.sent.get_nowait()["body"]) == (200, b"1")
 
     asyncio.run(check())

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from api.store import Store
 from tests.api.store.test_disk_full import fill, small_disk
 from tests.jobs import DOCUMENT, ServedJob, check_problem
 from tests.postgres import PostgresServer
@@ -138,8 +139,7 @@ def test_a_read_only_database_is_read(postgres_server: PostgresServer) -> None:
 def test_a_database_of_a_newer_version_is_refused_untouched(tmp_path: Path) -> None:
     """The server does not start, names both versions, and leaves every byte as it was."""
     path = tmp_path / "replan.db"
-    with serving(path, "--processes", "1", ready=False):
-        pass
+    Store(str(path)).close()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("UPDATE replan_schema SET version = 99")
         connection.execute("UPDATE alembic_version SET version_num = '0099'")

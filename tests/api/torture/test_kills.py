@@ -100,7 +100,7 @@ def raise_failures(work: Sequence[Future[None]]) -> None:
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("kills", [4, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [2, pytest.param(200, marks=pytest.mark.slow)])
 def test_a_server_killed_at_any_moment_loses_nothing(tmp_path: Path, kills: int) -> None:
     """No acknowledged event is lost, none is applied twice, epochs have no gap, plans are made to the end, the file is sound."""
     path = tmp_path / "replan.db"
@@ -110,7 +110,7 @@ def test_a_server_killed_at_any_moment_loses_nothing(tmp_path: Path, kills: int)
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("rounds", [3, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rounds", [2, pytest.param(200, marks=pytest.mark.slow)])
 def test_servers_and_their_database_killed_at_any_moment_lose_nothing(
     tmp_path: Path, postgres_server: PostgresServer, rounds: int
 ) -> None:

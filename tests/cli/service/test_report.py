@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,18 +14,17 @@ from cli.errors import ExitCode
 from cli.main import run
 from cli.service.client import ServiceClient, parse_address
 from cli.service.events import post_report
-from tests.serving import serving
+from tests.serving import Server, serving
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 JOB_FILE = EXAMPLES / "recycle-worked-example.yaml"
 REPORTS = EXAMPLES / "reports"
 
 
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+@pytest.fixture
+def url(shared_server: Server) -> str:
     """URL of a service that all tests share; each has a job of its own."""
-    with serving(tmp_path_factory.mktemp("service") / "replan.db", "--processes", "1") as server:
-        yield str(server.client.base_url).rstrip("/")
+    return str(shared_server.client.base_url).rstrip("/")
 
 
 @pytest.fixture

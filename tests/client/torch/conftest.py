@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from importlib.util import find_spec
 
 import pytest
 
-from tests.serving import serving
+from tests.serving import Server
 
 collect_ignore_glob = ["test_*.py"] if find_spec("torch") is None else []
 
 
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+@pytest.fixture
+def url(shared_server: Server) -> str:
     """A running service."""
-    with serving(tmp_path_factory.mktemp("service") / "replan.db") as server:
-        yield str(server.client.base_url)
+    return str(shared_server.client.base_url)

@@ -162,7 +162,7 @@ class Processes:
 
 
 @contextmanager
-def processes(limit_s: float = 60) -> Iterator[Processes]:
+def processes(limit_s: float = 200) -> Iterator[Processes]:
     """Processes for one test; none is left behind it. ``limit_s`` bounds every wait, counted from here."""
     group = Processes(limit_s)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -21,6 +22,14 @@ FOUR = TensorSpec(shape=(4,), dtype=torch.float64)
 def _links(here: Here, generation: int = 0, positions: tuple[Worker, ...] = ALL, timeout_s: float = 30) -> Links:
     store = dist.PrefixStore(f"generation{generation}", here.store())
     return Links(store, positions, parse_worker(here.name), timeout_s=timeout_s)
+
+
+def _meet(here: Here) -> None:
+    """Wait until all four processes run."""
+    store = here.store()
+    store.add("here", 1)
+    while store.add("here", 0) < len(ALL):
+        time.sleep(0.01)
 
 
 def _message(text: str) -> Operation:
@@ -75,6 +84,8 @@ def test_messages_sums_and_copies_arrive() -> None:
 
 def _left_alone(here: Here, timeout_s: float) -> str:
     """Wait for the worker that will be gone, or for somebody who waits for it; close; meet the others without it."""
+    # Not before all are there, so that the time limit has nothing to do with how long processes take to start.
+    _meet(here)
     links = _links(here, timeout_s=timeout_s)
     links.barrier()
     here.report("formed")

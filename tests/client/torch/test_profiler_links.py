@@ -25,7 +25,7 @@ def _server() -> Iterator[None]:
 def measure(number: int, store: Any, argument: Any) -> Any:
     """What one of three processes measures."""
     times = measure_links(
-        store, number, 3, transfer_bytes=[LARGE, SMALL, SMALL], all_reduce_bytes=[SMALL, LARGE], repeats=3, warm_up=1
+        store, number, 3, transfer_bytes=[LARGE, SMALL, SMALL], all_reduce_bytes=[SMALL, LARGE], repeats=7, warm_up=1
     )
     return [list(times.transfer_us.items()), list(times.all_reduce_us.items())]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from replan_client.client import Client  # noqa: E402
 
 from tests.client.torch.processes import ChildFailedError, processes  # noqa: E402
 from tests.client.torch.trained_jobs import (  # noqa: E402
+    LIMITS,
     Part,
     job_document,
     largest_difference,
@@ -21,6 +23,8 @@ from tests.client.torch.trained_jobs import (  # noqa: E402
 )
 
 SMALL = trained_job(job_document(3, (3, 2, 1)))
+PATIENT = replace(LIMITS, heartbeat_timeout_s=60.0)
+"""Where nobody dies, nobody is to be taken for dead, however busy the machine."""
 
 
 def require_nobody_reported(url: str, job_id: str) -> None:
@@ -34,7 +38,7 @@ def require_nobody_reported(url: str, job_id: str) -> None:
 def test_data_that_cannot_be_read_ends_training_for_all(url: str) -> None:
     """Whoever is to run the microbatch says so, all others name it; no peer tries after it, and nobody is reported as dead."""
     with processes(limit_s=120) as group:
-        children = start_all(group, url, "bad-data", SMALL, others=Part(raises=("data", 3)))
+        children = start_all(group, url, "bad-data", SMALL, others=Part(raises=("data", 3)), limits=PATIENT)
         found: dict[str, Any] = {name: child.result() for name, child in children.items()}
     failed = {name for name, (code, _) in found.items() if code == "trained_code_failed"}
     others = {name for name, (code, _) in found.items() if code == "peer_failed"}
@@ -71,7 +75,7 @@ def test_one_worker_whose_code_raises_ends_all(url: str, raises: tuple[str, int]
     """Wherever it raises, before the first iteration or behind the last."""
     job_id = f"raises-{raises[0]}-{raises[1]}"
     with processes(limit_s=120) as group:
-        children = start_all(group, url, job_id, SMALL, {"1/1": Part(raises=raises)})
+        children = start_all(group, url, job_id, SMALL, {"1/1": Part(raises=raises)}, limits=PATIENT)
         code, message = children.pop("1/1").result()
         assert code == "trained_code_failed"
         assert f"worker 1/1 {error}" in message

@@ -13,6 +13,7 @@ from tests.client.torch.random_kills import train_with_kills
 from tests.client.torch.trained_jobs import job_document, trained_job
 
 
+@pytest.mark.slow
 def test_a_few_random_kills(url: str) -> None:
     """Three kills at random moments of a 2 x 3 run."""
     job = trained_job(job_document(2, (3, 2, 1)), num_iterations=20)

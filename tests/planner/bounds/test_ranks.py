@@ -10,7 +10,7 @@ import pytest
 from planner.bounds import best_bound, lower_bounds, slot_bounds
 from planner.operation import Worker
 from planner.problem import Problem, Slot, Stage
-from solver_models.clock import Deadline
+from solver_models.clock import Deadline, WorkClock
 from solver_models.cp_sat_search import Progress, complete, solve_model
 from solver_models.pools.search import PoolRun, PoolSearch
 from solver_models.result import SolveOptions, Status
@@ -62,14 +62,15 @@ def test_bound_is_the_optimum_of_some_tiny_problems(seed: int) -> None:
 
 
 def is_refuted(problem: Problem, period_ns: int, limit_s: float = 5.0) -> bool | None:
-    """Whether CP-SAT, told nothing of our bounds, proves that there is no schedule with this period; ``None`` for no answer."""
+    """Whether CP-SAT, told nothing of our bounds, proves that there is no schedule with this period; ``None`` for no answer.
+
+    The limit counts work, so that the same problems are refuted on every machine.
+    """
     ticks = choose_ticks(problem, 0, exact=True)
     # Rounded down: a model asked for part of a tick more might find the next longer period.
     units = ticks.time_units(period_ns) + ticks.subticks - 1
-    options = SolveOptions(deadline_s=limit_s)
-    given = SearchInput(
-        solver="cp_sat", problem=problem, options=options, floor_ns=0, deadline=Deadline.after(float("inf"))
-    )
+    options, deadline = SolveOptions(deadline_s=limit_s, deterministic=True), Deadline.after(float("inf"), WorkClock())
+    given = SearchInput(solver="cp_sat", problem=problem, options=options, floor_ns=0, deadline=deadline)
     model = complete(problem, ticks, free_routing(problem), lower=units, upper=units, restricted=False)
     status, _ = solve_model(model, Progress(given=given, report=ignore_report, bound_ns=0), limit_s, whole=True)
     return status is Status.INFEASIBLE if status in (Status.INFEASIBLE, Status.OPTIMAL) else None
@@ -137,6 +138,7 @@ def test_busy_workers_that_end_in_step_make_later_ranks_late(capacity: int) -> N
     # before at 1390 at the earliest. Four backwards of 98 + 66 are left when the latter reach slot 0, 196 later: two for one
     # of three workers. 1390 + 196 + 328.
     assert of_slots(problem) < ranks(problem) == 1914
-    order = PoolRun(PoolSearch(problem, 1914), 0).until(Deadline.after(20.0))
+    clock = WorkClock()
+    order = PoolRun(PoolSearch(problem, 1914, clock), 0).until(Deadline.after(20.0, clock))
     assert order is not None
     assert order.period_ns == 1914

@@ -35,7 +35,7 @@ TOLERANCE = 1e-12
 
 def planned(problem: Problem) -> Schedule:
     """Order of a plan of the problem, the first good one."""
-    solved = portfolio.solve(problem, SolveOptions(deadline_s=0.3, target_gap=1.0))
+    solved = portfolio.solve(problem, SolveOptions(deadline_s=0.3, target_gap=1.0, deterministic=True))
     assert solved.schedule is not None
     return solved.schedule
 
