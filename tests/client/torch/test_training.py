@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ torch = pytest.importorskip("torch", reason="torch, the extra of replan-client, 
 
 from tests.client.torch.processes import processes  # noqa: E402
 from tests.client.torch.trained_jobs import (  # noqa: E402
+    LIMITS,
     Part,
     Trained,
     job_document,
@@ -22,6 +24,8 @@ from tests.client.torch.trained_jobs import (  # noqa: E402
     wait_for_newcomer,
 )
 
+PATIENT = replace(LIMITS, heartbeat_timeout_s=4.0)
+"""Nine processes on a busy machine: only who was killed is to be taken for dead."""
 UNEQUAL = job_document(3, (3, 2, 1), capacity_bytes=3)
 JOBS = {
     "1f1b": UNEQUAL,
@@ -51,9 +55,9 @@ def test_two_kills_a_migration_and_a_return_change_nothing(url: str, kind: str, 
     parts = {name: Part(waits_after=8) for name in job.names}
     parts |= {"0/0": Part(dies_at=(2, 3)), second: Part(dies_at=(5, 2), waits_after=8)}
     with processes(limit_s=150) as group:
-        children = start_all(group, url, job_id, job, parts)
+        children = start_all(group, url, job_id, job, parts, limits=PATIENT)
         wait_for_iteration(children[last], 6)
-        back = group.start("0/0", train_worker, url, job_id, job, Part(rejoins=True))
+        back = group.start("0/0", train_worker, url, job_id, job, Part(rejoins=True), PATIENT)
         epoch = wait_for_newcomer(group, url, job_id, "0/0")
         group.store.set("go", "1")
         survivors = {name: child for name, child in children.items() if name not in ("0/0", second)}
