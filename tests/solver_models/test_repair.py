@@ -38,7 +38,7 @@ def _problem(*dead: Worker, pipelines: int = 12, slots: int = 4, capacity: int |
 def _repair(problem: Problem) -> tuple[Schedule, int]:
     clock = WorkClock()
     lists = ListRun(ListSearch(problem, balanced_routing(problem), 0, clock))
-    found = repair(lists, SolveOptions(), Deadline.after(0.2, clock))
+    found = repair(lists, SolveOptions(), Deadline.after(0.03, clock))
     assert found is not None
     assert found.solver == "repair"
     return found.schedule, found.period_ns

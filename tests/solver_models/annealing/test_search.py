@@ -32,7 +32,7 @@ def _start(target_ns: int = 0, workers: int = 1) -> tuple[Annealer, Order]:
 
 def _cooled(seed: int, workers: int = 1) -> tuple[Order, Deadline]:
     annealer, order = _start(workers=workers)
-    deadline = Deadline.after(0.5, WorkClock())
+    deadline = Deadline.after(0.15, WorkClock())
     warmed = annealer.round(order, deadline.share(0.01), seed, 0, 0)
     return annealer.cool(warmed, deadline, seed), deadline
 
