@@ -7,9 +7,9 @@ somebody else knows for its pipelines; the best is annealed.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
-from dataclasses import replace
-from itertools import product
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,14 +21,18 @@ from solver_models.clock import WALL_CLOCK, Clock, Deadline
 from solver_models.list_scheduling.search import ListSearch, Trial
 from solver_models.result import SolveOptions
 
-_PATIENCE_SHARES = (0.8, 0.3, 1.0, 0.6, 0.5, 0.7, 0.9)
+_PATIENCE_SHARES = (0.5, 0.8, 0.3, 0.6, 1.0, 0.7, 0.9)
+_SQUEEZED_PATIENCE_SHARES = (0.8, 0.3)
 _GAP_SHARES = (0.9, 0.5)
+_KEPT_STARTS = 2
+"""Starts whose schedules came out best, from which all patience shares are tried."""
+
 _MOST_IDLE_ROUNDS = 12
 """Rounds of annealing without a gain after which a cell is left as it is."""
 
 
 _ROUNDS_BEFORE_COOLING = 2
-_LEAST_COOLING_MOVES, _MOST_COOLING_MOVES = 10.0, 400.0
+_LEAST_COOLING_MOVES, _MOST_COOLING_MOVES = 10.0, 1000.0
 """Moves for each operation there has to be time for, at least and at most, for one long cooling in place of rounds: fewer gain
 little, and where there is time for more, beginning anew helps."""
 
@@ -50,6 +54,30 @@ def find_cells(problem: Problem, routing: IntColumn) -> list[IntColumn]:
         cell_of[cell_of == high] = low
     touched = np.union1d(pairs, [worker.pipeline for worker in (*problem.dead, *problem.speeds_ppm)]).astype(np.int64)
     return [touched[cell_of[touched] == cell] for cell in np.unique(cell_of[touched])]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Origin:
+    """Starts that schedules are made from.
+
+    Parameters
+    ----------
+    starts
+        Shape ``(N,)``.
+    patience_shares
+        Which are tried first.
+    window_ns
+        The smallest that came of it so far.
+    """
+
+    starts: IntColumn
+    patience_shares: tuple[float, ...]
+    window_ns: int = 2**62
+
+    def saw(self, trial: Trial) -> Trial:
+        """Note how well a trial came out."""
+        self.window_ns = min(self.window_ns, trial.window_ns)
+        return trial
 
 
 class Cell:
@@ -86,7 +114,8 @@ class Cell:
         )
         self.routing: IntColumn = number[routing[number[home] >= 0]]
         self._search = ListSearch(self.problem, self.routing, target_ns, clock)
-        self._more: Iterator[Trial] = iter(())
+        self._origins: list[_Origin] = []
+        self._waiting: deque[Iterator[Trial]] = deque()
         self._best: Trial | None = None
         self._annealer: Annealer | None = None
         self._annealed: Order | None = None
@@ -99,9 +128,19 @@ class Cell:
             return self._annealed.period_ns
         return 0 if self._best is None else self._best.window_ns
 
-    def take_starts(self, origins: list[IntColumn]) -> None:
-        """Begin passes from starts of all network nodes of the cell, the most promising first."""
-        self._more = self._trials(origins)
+    def take_starts(self, starts: IntColumn, patience_shares: tuple[float, ...]) -> None:
+        """Let the next passes come from starts of all network nodes of the cell, which need keep no constraint."""
+        self._origins = sorted(self._origins, key=lambda origin: origin.window_ns)[:_KEPT_STARTS]
+        origin = _Origin(starts=starts, patience_shares=patience_shares)
+        self._origins.append(origin)
+        self._waiting.append(self._first_trials(origin))
+
+    def take_best_again(self) -> None:
+        """Let the next passes come from the best starts so far, with the patience they have not had."""
+        for share in _PATIENCE_SHARES:
+            for origin in sorted(self._origins, key=lambda origin: origin.window_ns)[:_KEPT_STARTS]:
+                if share not in origin.patience_shares:
+                    self._waiting.append(self._passes(origin, share))
 
     def offer(self, trial: Trial) -> None:
         """Take a schedule of the whole cell where it is better than the best so far."""
@@ -109,11 +148,14 @@ class Cell:
             self._best = trial
 
     def advance(self) -> bool:
-        """Try one more pass; say whether there was one."""
-        trial = next(self._more, None)
-        if trial is not None:
-            self.offer(trial)
-        return trial is not None
+        """Try the next pass; say whether there was one."""
+        while self._waiting:
+            trial = next(self._waiting[0], None)
+            if trial is not None:
+                self.offer(trial)
+                return True
+            self._waiting.popleft()
+        return False
 
     def anneal(self, deadline: Deadline, options: SolveOptions, *, alone: bool = False) -> bool:
         """Anneal the best order for a round, or all the time where the cell is ``alone``; say whether more may help."""
@@ -138,20 +180,25 @@ class Cell:
             self._idle_rounds += 1
         return self._idle_rounds < _MOST_IDLE_ROUNDS
 
-    def order(self) -> Schedule | None:
-        """The best order, in the cell's own numbers of pipelines; ``None`` where no pass ended in one."""
+    def order(self) -> Schedule:
+        """The best order, in the cell's own numbers of pipelines; something must have been tried."""
         if self._annealed is not None:
             return self._annealed.schedule
-        return None if self._best is None else self._best.order(self.problem)
+        assert self._best is not None
+        return self._best.order(self.problem)
 
-    def _trials(self, origins: list[IntColumn]) -> Iterator[Trial]:
+    def _first_trials(self, origin: _Origin) -> Iterator[Trial]:
         if self._search.network.chunks > 1:
-            for share, origin in product(_GAP_SHARES, reversed(origins)):
-                squeezed = self._search.squeezed(origin, share)
+            for share in _GAP_SHARES:
+                squeezed = self._search.squeezed(origin.starts, share)
                 if squeezed is not None:
-                    yield squeezed
-                    yield from (self._search.by_starts(squeezed.start, patience) for patience in _PATIENCE_SHARES[:2])
-        for share in _PATIENCE_SHARES:
-            for origin in origins:
-                yield from self._search.passes(origin, share)
-                yield self._search.by_starts(origin, share)
+                    yield origin.saw(squeezed)
+                    for patience in _SQUEEZED_PATIENCE_SHARES:
+                        yield origin.saw(self._search.by_starts(squeezed.start, patience))
+        for patience in origin.patience_shares:
+            yield from self._passes(origin, patience)
+
+    def _passes(self, origin: _Origin, patience_share: float) -> Iterator[Trial]:
+        for trial in self._search.passes(origin.starts, patience_share):
+            yield origin.saw(trial)
+        yield origin.saw(self._search.by_starts(origin.starts, patience_share))

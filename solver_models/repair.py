@@ -1,14 +1,13 @@
 """Repair: start from the schedule that every pipeline would run if nothing had failed, and mend it where something did.
 
 A pipeline that lost no worker and takes in no microbatch of another one goes on as it was. The others fall into cells
-(:mod:`solver_models.cells`), each far smaller than the whole. A fault-free pipeline is small enough to be solved well, and
-so is the stretched one (:mod:`solver_models.stretch`) that has a cell's rates; their schedules tell each rerouted microbatch when
-its neighbours expect it. So few passes reach what many from constructed schedules do not. Then the worst cell is annealed.
+(:mod:`solver_models.cells`), each far smaller than the whole. A fault-free pipeline is small enough to be solved well, and so
+are the stretched ones (:mod:`solver_models.stretched_search`) that have a cell's rates; their schedules tell each rerouted
+microbatch when its neighbours expect it. So few passes reach what many from constructed schedules do not. Then the worst cell
+is annealed.
 """
 
 from __future__ import annotations
-
-from functools import partial
 
 import numpy as np
 
@@ -17,15 +16,15 @@ from planner.problem import Problem
 from planner.schedule import IntColumn, Schedule
 from planner.timing import time_schedule
 from solver_models import work
-from solver_models.annealing.search import Annealer, Order, timed_order
-from solver_models.annealing.solve import LIST_SHARE, MOST_ANNEALED_OPERATIONS, anneal_problem
+from solver_models.annealing.search import Order
+from solver_models.annealing.solve import MOST_ANNEALED_OPERATIONS, anneal_problem
 from solver_models.cells import Cell, find_cells
 from solver_models.clock import Deadline
-from solver_models.lanes import run_lanes
 from solver_models.list_scheduling.routing import balanced_routing
 from solver_models.list_scheduling.search import ListRun, ListSearch
 from solver_models.result import SolveOptions
-from solver_models.stretch import starts_in_step, stretched_pipeline
+from solver_models.stretch import starts_in_step
+from solver_models.stretched_search import try_stretched
 from solver_models.symmetry import one_pipeline, repeat_pipeline
 
 NAME = "repair"
@@ -34,19 +33,12 @@ MOST_KINDS = 3
 """Pipelines of more different numbers of microbatches are not repaired: each number is a problem of its own."""
 
 _FAULT_FREE_SHARE = 0.05
-_STRETCHED_SHARE = 0.3
+_STRETCHED_SHARE = 0.45
 _PASSES_SHARE = 0.55
 """Shares of the time after which the fault-free pipelines, the stretched ones, and passes hand on to the next."""
 
-_STRETCHED_TRIALS = 12
-_STRETCHED_STARTS = 8
-_STRETCHED_SEARCHES = 24
-"""List schedules that each stretched pipeline gets whatever the deadline, how many of the best are annealed, and how often in
-each lane. Which search ends best is not seen before, so each ends where it first gains nothing, and only the best is gone on
-with."""
-
-_SEED_STEP = 104_729
-"""Between the seeds of two searches."""
+_SOUND_PATIENCE_SHARES = (0.8, 0.3)
+"""Tried with the fault-free schedule before a pipeline is stretched."""
 
 
 def repair(lists: ListRun, options: SolveOptions, deadline: Deadline) -> Order | None:
@@ -65,7 +57,7 @@ def repair(lists: ListRun, options: SolveOptions, deadline: Deadline) -> Order |
     Returns
     -------
     Order or None
-        The best found; ``None`` where pipelines are of too many kinds, or a cell has no pass that ends in a schedule.
+        The best found; ``None`` where pipelines are of too many kinds.
     """
     search = lists.search
     problem, routing, target_ns = search.problem, search.routing, search.target_ns
@@ -84,19 +76,18 @@ def repair(lists: ListRun, options: SolveOptions, deadline: Deadline) -> Order |
         for kind, one, bound_ns in zip(kinds, alone, bounds_ns, strict=True)
     }
     cells = [Cell(problem, routing, pipelines, target_ns, clock) for pipelines in find_cells(problem, routing)]
-    for cell, origin in zip(cells, _stretched_starts(cells, options, span.share(_STRETCHED_SHARE)), strict=True):
+    for cell in cells:
         kind = max(cell.problem.microbatches)
         sound = starts_in_step(cell.problem, one_pipeline(problem, kind), fault_free[kind])
-        cell.take_starts([sound] if origin is None else [sound, origin])
+        cell.take_starts(sound, _SOUND_PATIENCE_SHARES)
         cell.advance()
         if len(cell.pipelines) == problem.num_pipelines and lists.best:
             cell.offer(lists.best[0])
+    try_stretched(cells, options, span.share(_STRETCHED_SHARE))
+    for cell in cells:
+        cell.take_best_again()
     _work_on_worst(cells, target_ns, options, span.share(_PASSES_SHARE), deadline)
-    orders = [cell.order() for cell in cells]
-    found = [order for order in orders if order is not None]
-    if len(found) < len(orders):
-        return None
-    schedule, period_ns = time_schedule(problem, _complete(problem, cells, found, fault_free))
+    schedule, period_ns = time_schedule(problem, _complete(problem, cells, fault_free))
     clock.charge(work.timing_s(schedule.num_operations))
     return Order(network=search.network, schedule=schedule, period_ns=period_ns, solver=NAME)
 
@@ -108,63 +99,6 @@ def _solve_one(one: Problem, target_ns: int, options: SolveOptions, deadline: De
     return anneal_problem(one, options, target_ns, deadline, lists=run).schedule
 
 
-def _solve_stretched(one: Problem, target_ns: int, options: SolveOptions, deadline: Deadline) -> Schedule:
-    """The best schedule that annealing comes to from any of the best list schedules."""
-    run = ListRun(ListSearch(one, balanced_routing(one), target_ns, deadline.clock))
-    trials = run.until(deadline.share(LIST_SHARE), at_least=_STRETCHED_TRIALS)[:_STRETCHED_STARTS]
-    orders = [timed_order(one, trial.network, trial.order(one), NAME, deadline.clock) for trial in trials]
-    orders.sort(key=lambda order: order.period_ns)
-    best = _search_from_all(one, orders, target_ns, options, deadline)
-    annealer = Annealer(one, best.network, target_ns, options.workers)
-    seed = options.seed + _SEED_STEP * options.workers * _STRETCHED_SEARCHES
-    return annealer.improve(best, deadline=deadline, seed=seed).schedule
-
-
-def _search_from_all(
-    one: Problem, orders: list[Order], target_ns: int, options: SolveOptions, deadline: Deadline
-) -> Order:
-    """The best that short searches come to from some orders in turn, one in each lane at a time."""
-    best, lanes = orders[0], range(options.workers)
-    annealers = [Annealer(one, best.network, target_ns) for _ in lanes]
-    for turn in range(_STRETCHED_SEARCHES):
-        if best.period_ns <= target_ns or deadline.passed:
-            break
-        clocks = [deadline.clock.fork() for _ in lanes]
-        numbers = [turn * options.workers + lane for lane in lanes]
-        searches = [
-            partial(
-                annealer.improve,
-                orders[number % len(orders)],
-                deadline=deadline.by(clock),
-                seed=options.seed + _SEED_STEP * number,
-                stagnation=1,
-            )
-            for annealer, clock, number in zip(annealers, clocks, numbers, strict=True)
-        ]
-        best = min([best, *run_lanes(searches)], key=lambda order: order.period_ns)
-        deadline.clock.join(clocks)
-    return best
-
-
-def _stretched_starts(cells: list[Cell], options: SolveOptions, deadline: Deadline) -> list[IntColumn | None]:
-    """Starts in step with each cell's stretched pipeline; ``None`` where there was no time. Equal ones are solved once."""
-    problems = [stretched_pipeline(cell.problem, cell.routing) for cell in cells]
-    distinct = [one for i, one in enumerate(problems) if one not in problems[:i]]
-    solved: list[Schedule] = []
-    for left in range(len(distinct), 0, -1):
-        one = distinct[len(solved)]
-        if deadline.passed:
-            break
-        target_ns = cells[problems.index(one)].target_ns
-        until = deadline.rest().share(1 / left)
-        solved.append(_solve_stretched(one, target_ns, options, until))
-    starts: list[IntColumn | None] = []
-    for cell, one in zip(cells, problems, strict=True):
-        number = distinct.index(one)
-        starts.append(starts_in_step(cell.problem, one, solved[number]) if number < len(solved) else None)
-    return starts
-
-
 def _work_on_worst(
     cells: list[Cell], target_ns: int, options: SolveOptions, passes_until: Deadline, deadline: Deadline
 ) -> None:
@@ -172,17 +106,15 @@ def _work_on_worst(
     while cells and (worst := max(cells, key=lambda cell: cell.window_ns)).window_ns > target_ns:
         if passes_until.passed or not worst.advance():
             break
-    if any(cell.order() is None for cell in cells):
-        return
     while cells and (worst := max(cells, key=lambda cell: cell.window_ns)).window_ns > target_ns:
         small = worst.problem.num_operations <= MOST_ANNEALED_OPERATIONS
         if not small or deadline.passed or not worst.anneal(deadline, options, alone=len(cells) == 1):
             break
 
 
-def _complete(problem: Problem, cells: list[Cell], orders: list[Schedule], fault_free: dict[int, Schedule]) -> Schedule:
+def _complete(problem: Problem, cells: list[Cell], fault_free: dict[int, Schedule]) -> Schedule:
     """Order of the whole problem: the cells', and for each other pipeline the one of its number of microbatches."""
-    parts = [_rows(order, cell.pipelines) for cell, order in zip(cells, orders, strict=True)]
+    parts = [_rows(cell.order(), cell.pipelines) for cell in cells]
     others = np.setdiff1d(
         np.arange(problem.num_pipelines), np.concatenate([cell.pipelines for cell in cells], dtype=np.int64)
     )

@@ -1,15 +1,17 @@
-"""The stretched pipeline: one pipeline, sound throughout, that is as slow as a cell's busiest workers make it.
+"""Stretched pipelines: single ones, sound throughout, that are as slow as a cell's workers are for its microbatches.
 
 Where a worker runs microbatches of a broken pipeline beside its own, its slot passes each pipeline's microbatches at a lower
 rate and with less memory for each. A single pipeline with that slot's costs longer and its memory smaller by the same factor
 has the same rates everywhere, and is small enough to be solved well. Its times tell when each microbatch of
-the cell is best run at each stage: all pipelines in step, each a little off where they share a worker.
+the cell is best run at each stage: all pipelines in step, each a little off where they share a worker. Stretched less it is
+ahead of those rates where the cell has time to spare.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from statistics import mean
 
 import numpy as np
 
@@ -19,8 +21,24 @@ from planner.schedule import IntColumn, Schedule
 from solver_models.list_scheduling.network import nodes_of
 
 
-def stretched_pipeline(problem: Problem, routing: IntColumn) -> Problem:
-    """Build the stretched pipeline of a routed problem.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """How far each slot of a pipeline is stretched.
+
+    Parameters
+    ----------
+    busiest
+        By the load of the slot's busiest worker, or by the mean of those that have any.
+    time_share
+        Share of the time that this load takes longer than a pipeline's own, at least 0. Memory is divided whatever it is.
+    """
+
+    busiest: bool = True
+    time_share: float = 1.0
+
+
+def stretched_pipeline(problem: Problem, routing: IntColumn, stretch: Stretch) -> Problem:
+    """Build a stretched pipeline of a routed problem.
 
     Parameters
     ----------
@@ -28,6 +46,8 @@ def stretched_pipeline(problem: Problem, routing: IntColumn) -> Problem:
         The instance.
     routing
         Shape ``(sum(M), V)``: pipeline whose worker runs each microbatch at each stage.
+    stretch
+        How far.
 
     Returns
     -------
@@ -41,10 +61,10 @@ def stretched_pipeline(problem: Problem, routing: IntColumn) -> Problem:
         work = [stage.forward_ns + stage.input_grad_ns + stage.weight_grad_ns for stage in held]
         counts = [np.bincount(routing[:, v], minlength=problem.num_pipelines) for v in slot.stages]
         loads = np.average(counts, axis=0, weights=work if any(work) else None).tolist()
-        busiest = max(
-            load * FULL_SPEED_PPM / problem.speed_ppm(Worker(k, s)) for k, load in enumerate(loads) if load > 0
-        )
-        time, memory = max(1.0, busiest / count), max(1.0, max(loads) / count)
+        held_loads = [load for load in loads if load > 0]
+        spans = [load * FULL_SPEED_PPM / problem.speed_ppm(Worker(k, s)) for k, load in enumerate(loads) if load > 0]
+        load, span = (max(held_loads), max(spans)) if stretch.busiest else (mean(held_loads), mean(spans))
+        time, memory = 1 + stretch.time_share * max(0.0, span / count - 1), max(1.0, load / count)
         for v in slot.stages:
             stage = problem.stages[v]
             stages[v] = replace(

@@ -31,6 +31,11 @@ def _cell() -> Cell:
     return Cell(PROBLEM, routing, pipelines, 0)
 
 
+def _passes(cell: Cell) -> int:
+    """How many passes wait; afterwards none does."""
+    return sum(1 for _ in iter(cell.advance, False))
+
+
 def test_a_cell_is_a_problem_of_its_own() -> None:
     """Worker 6/1 and its four helpers, numbered from 0: as many microbatches, the same worker dead, nobody else's routing."""
     cell = _cell()
@@ -43,14 +48,24 @@ def test_a_cell_is_a_problem_of_its_own() -> None:
     assert cell.routing.max() == 4
 
 
-def test_passes_come_from_all_starts_and_end() -> None:
-    """Seven patiences; at each a forward pass and two there and back from one origin."""
+def test_passes_come_from_starts_and_end() -> None:
+    """Two patience shares; at each a forward pass and two there and back."""
     cell = _cell()
-    cell.take_starts([np.zeros(3 * 4 * 20, dtype=np.int64)])
-    passes = 0
-    while cell.advance():
-        passes += 1
-    assert passes == 7 * (1 + 2)
+    assert not cell.advance()
+    cell.take_starts(np.zeros(3 * 4 * 20, dtype=np.int64), (0.8, 0.3))
+    assert _passes(cell) == 2 * (1 + 2)
+
+
+def test_the_best_starts_get_the_patience_they_have_not_had() -> None:
+    """Of three starts two are kept, each with six more patience shares; nothing gets worse."""
+    cell = _cell()
+    for starts in (-np.arange(3 * 4 * 20), np.zeros(3 * 4 * 20), np.arange(3 * 4 * 20)):
+        cell.take_starts(starts.astype(np.int64), (0.3,))
+        assert _passes(cell) == 1 + 2
+    before = cell.window_ns
+    cell.take_best_again()
+    assert _passes(cell) == 6 * 2 * (1 + 2)
+    assert cell.window_ns <= before
 
 
 def test_only_a_better_schedule_is_taken() -> None:
@@ -68,29 +83,21 @@ def test_only_a_better_schedule_is_taken() -> None:
 def test_annealing_keeps_the_best_and_every_constraint() -> None:
     """From one microbatch after the other to something shorter; the period told is that of the order."""
     cell = _cell()
-    cell.take_starts([np.arange(3 * 4 * 20, dtype=np.int64)])
+    cell.take_starts(np.arange(3 * 4 * 20, dtype=np.int64), (0.8,))
     cell.advance()
     before = cell.window_ns
     cell.anneal(Deadline.after(60, WorkClock()), SolveOptions(seed=1))
     assert cell.window_ns < before
-    order = cell.order()
-    assert order is not None
-    schedule, period = time_schedule(cell.problem, order)
+    schedule, period = time_schedule(cell.problem, cell.order())
     assert period == cell.window_ns
     require_valid(cell.problem, schedule, period)
-
-
-def test_a_cell_without_passes_has_no_order() -> None:
-    """Nothing is made up."""
-    assert _cell().order() is None
-    assert not _cell().advance()
 
 
 def test_a_cell_alone_cools_once_where_time_is_neither_short_nor_long() -> None:
     """After two rounds, whose pace tells how many moves there is time for."""
     clock = WorkClock()
     cell = _cell()
-    cell.take_starts([np.arange(3 * 4 * 20, dtype=np.int64)])
+    cell.take_starts(np.arange(3 * 4 * 20, dtype=np.int64), (0.8,))
     cell.advance()
     for _ in range(2):
         cell.anneal(Deadline.after(60, clock), SolveOptions(seed=1), alone=True)
