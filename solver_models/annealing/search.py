@@ -32,6 +32,9 @@ twice as many. One that is cut so begins colder in proportion."""
 _SLICE_WORK = 200_000_000
 """A slice of a round makes this many moves over the number of operations, a tenth of a second or two; then the clock is
 looked at."""
+_LEAST_SLICES = 8
+"""Of one long cooling."""
+
 _LANE_SEEDS = 15_485_863
 """Between the seeds of two lanes."""
 _COOLING_HOT_SHARE = 0.03
@@ -170,7 +173,9 @@ class Annealer:
         # Before the first move the pace is not known.
         each = self.moves_left(deadline) if self._moves > 0 else _COOLING_MOVES
         hot = max(_COLD_SHARE, _COOLING_HOT_SHARE * min(1.0, each / _COOLING_MOVES))
-        moves, passed, step, piece = max(1, _SLICE_WORK // self._nodes), 0.0, 0.0, 0
+        # Of a small order a slice may hold more moves than there is time for.
+        moves = max(1, min(_SLICE_WORK // self._nodes, int(each * self._nodes / _LEAST_SLICES)))
+        passed, step, piece = 0.0, 0.0, 0
         while walk.window_ns > self._target_ns and not deadline.passed:
             warm, cold = (hot * (_COLD_SHARE / hot) ** min(1.0, share) for share in (passed, passed + step))
             self._go_on(walk, moves, warm, cold, seed + 7919 * piece, deadline)

@@ -54,6 +54,16 @@ def test_a_cooling_that_counts_work_comes_out_the_same_again(workers: int) -> No
     assert first.schedule.microbatch.tolist() == second.schedule.microbatch.tolist()
 
 
+def test_cooling_a_small_order_is_over_in_time() -> None:
+    """A slice would hold more moves than there is time for; the pace is known from a round."""
+    annealer, order = _start()
+    clock = WorkClock()
+    annealer.round(order, Deadline.after(1.0, clock), 0, 0, 0)
+    before = clock.now()
+    annealer.cool(order, Deadline.after(0.05, clock), 0)
+    assert 0.05 <= clock.now() - before < 0.075
+
+
 def test_cooling_ends_where_the_target_is_met() -> None:
     """No more work is done than the slice in which that happens."""
     _, order = _start()
