@@ -40,6 +40,8 @@ little, and where there is time for more, beginning anew helps."""
 def find_cells(problem: Problem, routing: IntColumn) -> list[IntColumn]:
     """Pipelines that something failed in or is rerouted from or to, by who shares microbatches with whom.
 
+    Whoever has no microbatches and takes in none is in no cell, whatever failed there.
+
     Returns
     -------
     list of arrays of int64
@@ -52,7 +54,8 @@ def find_cells(problem: Problem, routing: IntColumn) -> list[IntColumn]:
     for a, b in np.unique(pairs, axis=0).tolist():
         low, high = sorted((int(cell_of[a]), int(cell_of[b])))
         cell_of[cell_of == high] = low
-    touched = np.union1d(pairs, [worker.pipeline for worker in (*problem.dead, *problem.speeds_ppm)]).astype(np.int64)
+    hurt = {worker.pipeline for worker in (*problem.dead, *problem.speeds_ppm)}
+    touched = np.union1d(pairs, [k for k in sorted(hurt) if problem.microbatches[k]]).astype(np.int64)
     return [touched[cell_of[touched] == cell] for cell in np.unique(cell_of[touched])]
 
 

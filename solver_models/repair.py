@@ -115,9 +115,7 @@ def _work_on_worst(
 def _complete(problem: Problem, cells: list[Cell], fault_free: dict[int, Schedule]) -> Schedule:
     """Order of the whole problem: the cells', and for each other pipeline the one of its number of microbatches."""
     parts = [_rows(cell.order(), cell.pipelines) for cell in cells]
-    others = np.setdiff1d(
-        np.arange(problem.num_pipelines), np.concatenate([cell.pipelines for cell in cells], dtype=np.int64)
-    )
+    others = np.setdiff1d(np.arange(problem.num_pipelines), [k for cell in cells for k in cell.pipelines.tolist()])
     microbatches = np.array(problem.microbatches, dtype=np.int64)
     for kind, order in fault_free.items():
         same = others[microbatches[others] == kind]

@@ -38,7 +38,8 @@ def _problem(*dead: Worker, pipelines: int = 12, slots: int = 4, capacity: int |
 def _repair(problem: Problem) -> tuple[Schedule, int]:
     clock = WorkClock()
     lists = ListRun(ListSearch(problem, balanced_routing(problem), 0, clock))
-    found = repair(lists, SolveOptions(), Deadline.after(0.03, clock))
+    # Enough for the fault-free pipelines, schedules of stretched ones, passes and annealing.
+    found = repair(lists, SolveOptions(), Deadline.after(0.1, clock))
     assert found is not None
     assert found.solver == "repair"
     return found.schedule, found.period_ns
@@ -73,6 +74,17 @@ def test_a_slow_worker_that_sheds_nothing_is_a_cell() -> None:
     """Worker 2/1, slower by a millionth, keeps its four microbatches, as 4.000004 time units hold them."""
     problem = replace(_problem(), speeds_ppm={Worker(2, 1): 999_999})
     assert [cell.tolist() for cell in find_cells(problem, balanced_routing(problem))] == [[2]]
+
+
+def test_a_broken_pipeline_that_runs_nothing_is_no_cell() -> None:
+    """Pipeline 1 has no microbatches and no live worker: nobody helps it, and it helps nobody."""
+    problem = replace(_problem(*(Worker(1, s) for s in range(4)), pipelines=3), microbatches=(4, 0, 4))
+    assert find_cells(problem, balanced_routing(problem)) == []
+    schedule, period = _repair(problem)
+    require_valid(problem, schedule, period)
+    assert replay(problem, schedule).period_ns == period
+    hurt = replace(problem, dead=problem.dead | {Worker(2, 3)})
+    assert [cell.tolist() for cell in find_cells(hurt, balanced_routing(hurt))] == [[0, 2]]
 
 
 def test_pipelines_that_nothing_happened_to_run_on_as_before() -> None:
