@@ -33,7 +33,7 @@ _SEARCHES = 24
 """Of each stretched pipeline in each lane."""
 
 _MOST_IDLE_DRAWS = 14
-"""Draws in a row that make no cell better after which there are no more."""
+"""So many draws in a row may leave the worst cell no better and still be followed by another."""
 
 _PATIENCE_SHARES = (0.3,)
 """Tried with each schedule that was drawn."""
