@@ -192,6 +192,7 @@ def test_a_killed_run_is_gone_on_with(tmp_path: Path) -> None:
         wait_until(lambda pid=first.pid: not workers_of(pid))
         if first.returncode == -signal.SIGKILL:
             break
+    assert first.returncode == -signal.SIGKILL
     with path.open("ab") as file:
         file.write(b'{"schema_version":2,"sui')
     there = len(read_results(path).rows)

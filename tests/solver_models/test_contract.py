@@ -130,7 +130,7 @@ def test_cp_sat_proves_every_tiny_problem(problem: str) -> None:
 
 @pytest.mark.parametrize("solver", SOLVER_PARAMS)
 def test_the_same_seed_gives_the_same_answer(solver: str) -> None:
-    """With one worker and time enough the schedule is the same to the last operation, however much time is left."""
+    """With one worker and time enough, or ten times as much work, the schedule is the same to the last operation."""
     first = answer(solver, "failed_worker")
     again = solve(solver, PROBLEMS["failed_worker"], options_for(solver, 30.0))
     assert first.status is Status.OPTIMAL

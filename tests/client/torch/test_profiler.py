@@ -157,14 +157,17 @@ def test_times_are_those_of_their_operations() -> None:
     training = training_of(
         lambda _: _Sleeper(), make_optimizer=lambda module: _SlowOptimizer(module.parameters(), lr=0.1)
     )
-    first, middle, last = profile_stages(training, 3, repeats=3, warm_up=1)
+    # On a busy machine what does nothing may take long too, in all of its tries: then they are made again.
+    for _ in range(5):
+        first, middle, last = profile_stages(training, 3, repeats=2, warm_up=1)
+        if first.input_grad_us < 30_000:
+            break
     for profile in (first, middle, last):
         assert profile.forward_us >= 20_000
         assert profile.backward_us >= 30_000
         assert profile.optimizer_us >= 10_000
-    # The first stage's I does nothing: whatever else the machine does, the shortest of three tries takes less than what sleeps.
-    assert first.input_grad_us < first.weight_grad_us
-    assert first.weight_grad_us >= 30_000
+    # The first stage's I does nothing, so the shorter of two tries sleeps no 30 ms.
+    assert first.input_grad_us < 30_000 <= first.weight_grad_us
     # The others run it for the input's gradient, and once more for the weight's.
     assert min(middle.input_grad_us, middle.weight_grad_us, last.input_grad_us, last.weight_grad_us) >= 30_000
 
