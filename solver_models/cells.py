@@ -117,7 +117,7 @@ class Cell:
         )
         self.routing: IntColumn = number[routing[number[home] >= 0]]
         self._search = ListSearch(self.problem, self.routing, target_ns, clock)
-        self._origins: list[_Origin] = []
+        self._best_origins: list[_Origin] = []
         self._waiting: deque[Iterator[Trial]] = deque()
         self._best: Trial | None = None
         self._annealer: Annealer | None = None
@@ -133,17 +133,11 @@ class Cell:
 
     def take_starts(self, starts: IntColumn, patience_shares: tuple[float, ...]) -> None:
         """Let the next passes come from starts of all network nodes of the cell, which need keep no constraint."""
-        self._origins = sorted(self._origins, key=lambda origin: origin.window_ns)[:_KEPT_STARTS]
-        origin = _Origin(starts=starts, patience_shares=patience_shares)
-        self._origins.append(origin)
-        self._waiting.append(self._first_trials(origin))
+        self._waiting.append(self._first_trials(_Origin(starts=starts, patience_shares=patience_shares)))
 
     def take_best_again(self) -> None:
-        """Let the next passes come from the best starts so far, with the patience they have not had."""
-        for share in _PATIENCE_SHARES:
-            for origin in sorted(self._origins, key=lambda origin: origin.window_ns)[:_KEPT_STARTS]:
-                if share not in origin.patience_shares:
-                    self._waiting.append(self._passes(origin, share))
+        """Let the last passes come from the best starts, when all have been tried, with the patience they have not had."""
+        self._waiting.append(self._last_trials())
 
     def offer(self, trial: Trial) -> None:
         """Take a schedule of the whole cell where it is better than the best so far."""
@@ -200,6 +194,13 @@ class Cell:
                         yield origin.saw(self._search.by_starts(squeezed.start, patience))
         for patience in origin.patience_shares:
             yield from self._passes(origin, patience)
+        self._best_origins = sorted([*self._best_origins, origin], key=lambda one: one.window_ns)[:_KEPT_STARTS]
+
+    def _last_trials(self) -> Iterator[Trial]:
+        for patience in _PATIENCE_SHARES:
+            for origin in self._best_origins:
+                if patience not in origin.patience_shares:
+                    yield from self._passes(origin, patience)
 
     def _passes(self, origin: _Origin, patience_share: float) -> Iterator[Trial]:
         for trial in self._search.passes(origin.starts, patience_share):

@@ -76,6 +76,16 @@ def test_the_best_starts_get_the_patience_they_have_not_had(place: int) -> None:
     assert cell.window_ns <= before
 
 
+def test_starts_that_come_together_are_all_tried_before_any_is_given_up() -> None:
+    """The worst comes twice, second and last: the others get six more patience shares each."""
+    cell = _cell()
+    for seed in (3, 5, 4, 5):
+        starts = np.random.default_rng(seed).permutation(3 * 4 * 20)
+        cell.take_starts(starts, (0.3, 0.8) if seed == 5 else (0.3,))
+    cell.take_best_again()
+    assert _passes(cell) == (1 + 2 + 1 + 2) * (1 + 2) + 6 * 2 * (1 + 2)
+
+
 def test_only_a_better_schedule_is_taken() -> None:
     """Without waiting the rules by rounds find one schedule, waiting for everything another: the better one stays."""
     cell = _cell()
