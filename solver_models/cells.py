@@ -27,8 +27,8 @@ _GAP_SHARES = (0.9, 0.5)
 _KEPT_STARTS = 2
 """Starts whose schedules came out best, from which all patience shares are tried."""
 
-_MOST_IDLE_ROUNDS = 12
-"""Rounds of annealing without a gain after which a cell is left as it is."""
+MOST_IDLE_ROUNDS = 12
+"""Rounds of annealing without a gain after which a cell is left as it is, where nothing else is said."""
 
 
 _ROUNDS_BEFORE_COOLING = 2
@@ -154,8 +154,13 @@ class Cell:
             self._waiting.popleft()
         return False
 
-    def anneal(self, deadline: Deadline, options: SolveOptions, *, alone: bool = False) -> bool:
-        """Anneal the best order for a round, or all the time where the cell is ``alone``; say whether more may help."""
+    def anneal(
+        self, deadline: Deadline, options: SolveOptions, *, alone: bool = False, idle_rounds: int = MOST_IDLE_ROUNDS
+    ) -> bool:
+        """Anneal the best order for a round, or all the time where the cell is ``alone``; say whether more may help.
+
+        It may not once ``idle_rounds`` rounds in a row gained nothing.
+        """
         if self._annealer is None:
             assert self._best is not None
             self._annealer = Annealer(self.problem, self._search.network, self._search.target_ns, options.workers)
@@ -175,7 +180,7 @@ class Cell:
             self._annealed, self._idle_rounds = found, 0
         else:
             self._idle_rounds += 1
-        return self._idle_rounds < _MOST_IDLE_ROUNDS
+        return self._idle_rounds < idle_rounds
 
     def order(self) -> Schedule:
         """The best order, in the cell's own numbers of pipelines; something must have been tried."""

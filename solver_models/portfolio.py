@@ -16,6 +16,7 @@ from planner.timing import time_schedule
 from solver_models import registry, work
 from solver_models.annealing.search import Annealer, Order
 from solver_models.annealing.solve import MOST_ANNEALED_OPERATIONS, anneal_problem
+from solver_models.cells import MOST_IDLE_ROUNDS
 from solver_models.clock import Clock, Deadline
 from solver_models.list_scheduling.routing import balanced_routing
 from solver_models.list_scheduling.search import ListRun, ListSearch
@@ -60,6 +61,15 @@ seldom waits for want of a microbatch."""
 
 _MOST_DROPPING_LOSS = 1.01
 """That plan is not looked for where its own lower bound is further than this above the problem's."""
+
+_LEAST_MENDING_S = 10.0
+"""Where repair finds nothing more and leaves as much, it begins anew: it ends in few places, far apart."""
+
+_FEW_IDLE_ROUNDS = 6
+"""Of annealing in a repair that may begin anew."""
+
+_MENDING_SEEDS = 32_452_843
+"""Between the seeds of two repairs."""
 
 _LEAST_EXACT_S = 0.4
 """CP-SAT's child needs about as long to start and build its model."""
@@ -127,6 +137,22 @@ def _pool(problem: Problem, options: SolveOptions, target_ns: int, deadline: Dea
     return PoolRun(PoolSearch(problem, target_ns, deadline.clock), options.seed).until(deadline)
 
 
+def _mend(lists: ListRun, options: SolveOptions, deadline: Deadline) -> Order | None:
+    """Repair, and as long as that leaves much time again with another seed."""
+    best, seed = None, options.seed
+    while True:
+        long = deadline.left_s > _LEAST_MENDING_S
+        found = repair(
+            lists, replace(options, seed=seed), deadline.rest(), _FEW_IDLE_ROUNDS if long else MOST_IDLE_ROUNDS
+        )
+        if found is None:
+            return None
+        best = found if best is None or found.period_ns < best.period_ns else best
+        seed += _MENDING_SEEDS
+        if best.period_ns <= lists.search.target_ns or deadline.left_s <= _LEAST_MENDING_S:
+            return best
+
+
 def _climb(problem: Problem, options: SolveOptions, bound_ns: int, deadline: Deadline) -> SolveResult:
     """Lists, pools, dropping, repair, annealing and CP-SAT in turn, as long as the target is not met."""
     target = _target(bound_ns, options)
@@ -150,7 +176,7 @@ def _climb(problem: Problem, options: SolveOptions, bound_ns: int, deadline: Dea
         dropped = _drop_broken(problem, options, bound_ns, climb.share(shares.dropping))
         if dropped is not None and dropped.period_ns is not None and dropped.period_ns <= target:
             return dropped
-        mended = repair(lists, options, climb.share(shares.repair))
+        mended = _mend(lists, options, climb.share(shares.repair))
     if large and mended is not None and mended.period_ns <= lists.best[0].window_ns:
         order = mended
     else:

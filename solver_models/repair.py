@@ -18,7 +18,7 @@ from planner.timing import time_schedule
 from solver_models import work
 from solver_models.annealing.search import Order
 from solver_models.annealing.solve import MOST_ANNEALED_OPERATIONS, anneal_problem
-from solver_models.cells import Cell, find_cells
+from solver_models.cells import MOST_IDLE_ROUNDS, Cell, find_cells
 from solver_models.clock import Deadline
 from solver_models.list_scheduling.routing import balanced_routing
 from solver_models.list_scheduling.search import ListRun, ListSearch
@@ -41,7 +41,9 @@ _SOUND_PATIENCE_SHARES = (0.8, 0.3)
 """Tried with the fault-free schedule before a pipeline is stretched."""
 
 
-def repair(lists: ListRun, options: SolveOptions, deadline: Deadline) -> Order | None:
+def repair(
+    lists: ListRun, options: SolveOptions, deadline: Deadline, idle_rounds: int = MOST_IDLE_ROUNDS
+) -> Order | None:
     """Mend the fault-free schedule.
 
     Parameters
@@ -53,6 +55,8 @@ def repair(lists: ListRun, options: SolveOptions, deadline: Deadline) -> Order |
         The seed.
     deadline
         When to stop at the latest, but for the first schedules.
+    idle_rounds
+        Rounds of annealing in a row without a gain, at least 1, after which the worst cell is left as it is, and so all are.
 
     Returns
     -------
@@ -86,7 +90,7 @@ def repair(lists: ListRun, options: SolveOptions, deadline: Deadline) -> Order |
     try_stretched(cells, options, span.share(_STRETCHED_SHARE))
     for cell in cells:
         cell.take_best_again()
-    _work_on_worst(cells, target_ns, options, span.share(_PASSES_SHARE), deadline)
+    _work_on_worst(cells, target_ns, options, span.share(_PASSES_SHARE), deadline, idle_rounds)
     schedule, period_ns = time_schedule(problem, _complete(problem, cells, fault_free))
     clock.charge(work.timing_s(schedule.num_operations))
     return Order(network=search.network, schedule=schedule, period_ns=period_ns, solver=NAME)
@@ -100,7 +104,12 @@ def _solve_one(one: Problem, target_ns: int, options: SolveOptions, deadline: De
 
 
 def _work_on_worst(
-    cells: list[Cell], target_ns: int, options: SolveOptions, passes_until: Deadline, deadline: Deadline
+    cells: list[Cell],
+    target_ns: int,
+    options: SolveOptions,
+    passes_until: Deadline,
+    deadline: Deadline,
+    idle_rounds: int,
 ) -> None:
     """Improve whatever cell has the largest window, since it makes the period: passes first, then annealing."""
     while cells and (worst := max(cells, key=lambda cell: cell.window_ns)).window_ns > target_ns:
@@ -108,7 +117,11 @@ def _work_on_worst(
             break
     while cells and (worst := max(cells, key=lambda cell: cell.window_ns)).window_ns > target_ns:
         small = worst.problem.num_operations <= MOST_ANNEALED_OPERATIONS
-        if not small or deadline.passed or not worst.anneal(deadline, options, alone=len(cells) == 1):
+        if (
+            not small
+            or deadline.passed
+            or not worst.anneal(deadline, options, alone=len(cells) == 1, idle_rounds=idle_rounds)
+        ):
             break
 
 
