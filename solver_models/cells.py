@@ -30,7 +30,6 @@ _KEPT_STARTS = 2
 MOST_IDLE_ROUNDS = 12
 """Rounds of annealing without a gain after which a cell is left as it is, where nothing else is said."""
 
-
 _ROUNDS_BEFORE_COOLING = 2
 _LEAST_COOLING_MOVES, _MOST_COOLING_MOVES = 10.0, 1000.0
 """Moves for each operation there has to be time for, at least and at most, for one long cooling in place of rounds: fewer gain

@@ -116,12 +116,9 @@ def _work_on_worst(
         if passes_until.passed or not worst.advance():
             break
     while cells and (worst := max(cells, key=lambda cell: cell.window_ns)).window_ns > target_ns:
-        small = worst.problem.num_operations <= MOST_ANNEALED_OPERATIONS
-        if (
-            not small
-            or deadline.passed
-            or not worst.anneal(deadline, options, alone=len(cells) == 1, idle_rounds=idle_rounds)
-        ):
+        if worst.problem.num_operations > MOST_ANNEALED_OPERATIONS or deadline.passed:
+            break
+        if not worst.anneal(deadline, options, alone=len(cells) == 1, idle_rounds=idle_rounds):
             break
 
 

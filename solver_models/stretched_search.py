@@ -57,14 +57,15 @@ def try_stretched(cells: list[Cell], options: SolveOptions, deadline: Deadline) 
     kinds: list[_Kind] = []
     for cell in cells:
         problems = [stretched_pipeline(cell.problem, cell.routing, stretch) for stretch in _STRETCHES]
-        kind = next((kind for kind in kinds if kind.problems == problems), None)
-        if kind is None:
+        known = next((kind for kind in kinds if kind.problems == problems), None)
+        if known is None:
             kinds.append(_Kind(problems, cell, options))
         else:
-            kind.cells.append(cell)
+            known.cells.append(cell)
     while kinds and not deadline.passed:
-        worst = max(kinds, key=lambda kind: kind.worst.window_ns)
-        if worst.worst.window_ns <= worst.worst.target_ns or not (worst.worst.advance() or worst.draw(deadline)):
+        kind = max(kinds, key=lambda kind: kind.worst_cell.window_ns)
+        cell = kind.worst_cell
+        if cell.window_ns <= cell.target_ns or not (cell.advance() or kind.draw(deadline)):
             break
 
 
@@ -79,13 +80,13 @@ class _Kind:
         self._searches: list[_Search] = []
 
     @property
-    def worst(self) -> Cell:
+    def worst_cell(self) -> Cell:
         """The cell with the largest window."""
         return max(self.cells, key=lambda cell: cell.window_ns)
 
     def draw(self, deadline: Deadline) -> bool:
         """Search the next stretched pipeline and let all cells try what comes out; say whether that may still help."""
-        window_ns = self.worst.window_ns
+        window_ns = self.worst_cell.window_ns
         self._idle, self._window_ns = (0 if window_ns < self._window_ns else self._idle + 1), window_ns
         while self._idle <= _MOST_IDLE_DRAWS and self._turn < _SEARCHES * len(self._distinct):
             number, which = divmod(self._turn, len(self._distinct))

@@ -30,6 +30,21 @@ def unit_problem(
     )
 
 
+def tight_problem(
+    pipelines: int, slots: int, microbatches: int, *, dead: Iterable[Worker] = (), capacity: int | None = 40
+) -> Problem:
+    """Problem whose F, I and W take 10, 11 and 9 ns, with transfers and sync; a microbatch holds 10 bytes, its W 9 of them."""
+    stage = Stage(
+        forward_ns=10, input_grad_ns=11, weight_grad_ns=9, transfer_ns=1, activation_bytes=10, weight_grad_bytes=9
+    )
+    return Problem(
+        stages=(stage,) * slots,
+        slots=tuple(Slot(stages=(s,), sync_ns=3, capacity_bytes=capacity) for s in range(slots)),
+        microbatches=(microbatches,) * pipelines,
+        dead=frozenset(dead),
+    )
+
+
 def tiny_problem(rng: random.Random) -> Problem:
     """Draw a plannable problem of at most about 40 operations, with costs of 0 to 3 ns.
 

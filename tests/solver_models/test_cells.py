@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from planner.operation import Worker
-from planner.problem import Problem, Slot, Stage
 from planner.timing import time_schedule
 from planner.validation import require_valid
 from solver_models.cells import Cell, find_cells
@@ -14,16 +13,9 @@ from solver_models.clock import Deadline, WorkClock
 from solver_models.list_scheduling.routing import balanced_routing
 from solver_models.list_scheduling.search import ListSearch
 from solver_models.result import SolveOptions
+from tests.problems import tight_problem
 
-STAGE = Stage(
-    forward_ns=10, input_grad_ns=11, weight_grad_ns=9, transfer_ns=1, activation_bytes=10, weight_grad_bytes=9
-)
-PROBLEM = Problem(
-    stages=(STAGE,) * 4,
-    slots=tuple(Slot(stages=(s,), sync_ns=3, capacity_bytes=40) for s in range(4)),
-    microbatches=(4,) * 12,
-    dead=frozenset({Worker(6, 1)}),
-)
+PROBLEM = tight_problem(12, 4, 4, dead=[Worker(6, 1)])
 
 
 def _cell() -> Cell:

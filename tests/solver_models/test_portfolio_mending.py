@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from planner.operation import Worker
-from planner.problem import Problem, Slot, Stage
 from planner.validation import require_valid
 from solver_models import portfolio
 from solver_models.annealing.search import Order
@@ -15,16 +14,9 @@ from solver_models.list_scheduling.routing import balanced_routing
 from solver_models.list_scheduling.search import ListRun, ListSearch
 from solver_models.repair import repair
 from solver_models.result import SolveOptions
+from tests.problems import tight_problem
 
-STAGE = Stage(
-    forward_ns=10, input_grad_ns=11, weight_grad_ns=9, transfer_ns=1, activation_bytes=10, weight_grad_bytes=9
-)
-PROBLEM = Problem(
-    stages=(STAGE,) * 3,
-    slots=tuple(Slot(stages=(s,), sync_ns=3, capacity_bytes=30) for s in range(3)),
-    microbatches=(4,) * 4,
-    dead=frozenset({Worker(0, 1)}),
-)
+PROBLEM = tight_problem(4, 3, 4, dead=[Worker(0, 1)], capacity=30)
 
 
 def _mended(least_s: float, monkeypatch: pytest.MonkeyPatch) -> tuple[Order, list[tuple[int, int]]]:

@@ -10,7 +10,7 @@ import pytest
 
 from planner.bounds import best_bound
 from planner.operation import Worker
-from planner.problem import Optimizer, Problem, Slot, Stage
+from planner.problem import Optimizer, Problem
 from planner.replay import replay
 from planner.schedule import Schedule
 from planner.validation import require_valid
@@ -20,19 +20,7 @@ from solver_models.list_scheduling.routing import balanced_routing
 from solver_models.list_scheduling.search import ListRun, ListSearch
 from solver_models.repair import MOST_KINDS, repair
 from solver_models.result import SolveOptions
-
-STAGE = Stage(
-    forward_ns=10, input_grad_ns=11, weight_grad_ns=9, transfer_ns=1, activation_bytes=10, weight_grad_bytes=9
-)
-
-
-def _problem(*dead: Worker, pipelines: int = 12, slots: int = 4, capacity: int | None = 40) -> Problem:
-    return Problem(
-        stages=(STAGE,) * slots,
-        slots=tuple(Slot(stages=(s,), sync_ns=3, capacity_bytes=capacity) for s in range(slots)),
-        microbatches=(4,) * pipelines,
-        dead=frozenset(dead),
-    )
+from tests.problems import tight_problem
 
 
 def _repair(problem: Problem) -> tuple[Schedule, int]:
@@ -56,7 +44,7 @@ def _relative_order(schedule: Schedule, pipeline: int) -> list[tuple[int, ...]]:
 
 def test_each_failed_worker_and_its_helpers_are_a_cell() -> None:
     """Workers 0/1 and 6/3 of twelve pipelines shed four microbatches each, to four helpers of their own."""
-    problem = _problem(Worker(0, 1), Worker(6, 3))
+    problem = tight_problem(12, 4, 4, dead=[Worker(0, 1), Worker(6, 3)])
     cells = [set(cell.tolist()) for cell in find_cells(problem, balanced_routing(problem))]
     assert [len(cell) for cell in cells] == [5, 5]
     assert not cells[0] & cells[1]
@@ -66,19 +54,19 @@ def test_each_failed_worker_and_its_helpers_are_a_cell() -> None:
 
 def test_cells_that_share_a_helper_are_one() -> None:
     """With three pipelines and two failures, somebody helps both."""
-    problem = _problem(Worker(0, 1), Worker(1, 3), pipelines=3)
+    problem = tight_problem(3, 4, 4, dead=[Worker(0, 1), Worker(1, 3)])
     assert [cell.tolist() for cell in find_cells(problem, balanced_routing(problem))] == [[0, 1, 2]]
 
 
 def test_a_slow_worker_that_sheds_nothing_is_a_cell() -> None:
     """Worker 2/1, slower by a millionth, keeps its four microbatches, as 4.000004 time units hold them."""
-    problem = replace(_problem(), speeds_ppm={Worker(2, 1): 999_999})
+    problem = replace(tight_problem(12, 4, 4), speeds_ppm={Worker(2, 1): 999_999})
     assert [cell.tolist() for cell in find_cells(problem, balanced_routing(problem))] == [[2]]
 
 
 def test_a_broken_pipeline_that_runs_nothing_is_no_cell() -> None:
     """Pipeline 1 has no microbatches and no live worker: nobody helps it, and it helps nobody."""
-    problem = replace(_problem(*(Worker(1, s) for s in range(4)), pipelines=3), microbatches=(4, 0, 4))
+    problem = replace(tight_problem(3, 4, 4, dead=[Worker(1, s) for s in range(4)]), microbatches=(4, 0, 4))
     assert find_cells(problem, balanced_routing(problem)) == []
     schedule, period = _repair(problem)
     require_valid(problem, schedule, period)
@@ -89,7 +77,7 @@ def test_a_broken_pipeline_that_runs_nothing_is_no_cell() -> None:
 
 def test_pipelines_that_nothing_happened_to_run_on_as_before() -> None:
     """Worker 0/1 of twelve pipelines has four helpers: the seven others run one order, each with its own microbatches."""
-    problem = _problem(Worker(0, 1))
+    problem = tight_problem(12, 4, 4, dead=[Worker(0, 1)])
     schedule, period = _repair(problem)
     require_valid(problem, schedule, period)
     assert replay(problem, schedule).period_ns == period
@@ -107,7 +95,7 @@ def test_repaired_schedules_are_valid(seed: int) -> None:
     hurt = rng.sample([worker for worker in everyone if worker.pipeline], rng.randint(1, 4))
     dead = hurt[: rng.randint(1, len(hurt))]
     problem = replace(
-        _problem(*dead, pipelines=6, slots=3, capacity=rng.choice([30, 40, None])),
+        tight_problem(6, 3, 4, dead=dead, capacity=rng.choice([30, 40, None])),
         microbatches=tuple(rng.choice([3, 5]) for _ in range(6)),
         speeds_ppm={worker: 700_000 for worker in hurt if worker not in dead},
         optimizer=rng.choice(list(Optimizer)),
@@ -120,6 +108,6 @@ def test_repaired_schedules_are_valid(seed: int) -> None:
 
 def test_too_many_kinds_of_pipelines_are_left_alone() -> None:
     """Four different numbers of microbatches would be four problems: somebody else has to solve this one."""
-    problem = replace(_problem(Worker(0, 1), pipelines=4), microbatches=(1, 2, 3, 4))
+    problem = replace(tight_problem(4, 4, 4, dead=[Worker(0, 1)]), microbatches=(1, 2, 3, 4))
     assert len(set(problem.microbatches)) > MOST_KINDS
     assert repair(ListRun(ListSearch(problem, balanced_routing(problem), 0)), SolveOptions(), Deadline.after(1)) is None

@@ -9,7 +9,7 @@ import pytest
 
 from planner.bounds import best_bound
 from planner.operation import Worker
-from planner.problem import Problem, Slot, Stage
+from planner.problem import Problem
 from planner.timing import time_schedule
 from planner.validation import require_valid
 from solver_models.cells import Cell, find_cells
@@ -17,16 +17,9 @@ from solver_models.clock import Deadline, WorkClock
 from solver_models.list_scheduling.routing import balanced_routing
 from solver_models.result import SolveOptions
 from solver_models.stretched_search import try_stretched
+from tests.problems import tight_problem
 
-STAGE = Stage(
-    forward_ns=10, input_grad_ns=11, weight_grad_ns=9, transfer_ns=1, activation_bytes=10, weight_grad_bytes=9
-)
-PROBLEM = Problem(
-    stages=(STAGE,) * 4,
-    slots=tuple(Slot(stages=(s,), sync_ns=3, capacity_bytes=30) for s in range(4)),
-    microbatches=(8,) * 20,
-    dead=frozenset({Worker(0, 1), Worker(10, 3)}),
-)
+PROBLEM = tight_problem(20, 4, 8, dead=[Worker(0, 1), Worker(10, 3)], capacity=30)
 
 
 def _cells(problem: Problem, target_ns: int, clock: WorkClock) -> list[Cell]:

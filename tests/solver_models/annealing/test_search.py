@@ -5,22 +5,14 @@ from __future__ import annotations
 import pytest
 
 from planner.operation import Worker
-from planner.problem import Problem, Slot, Stage
 from planner.validation import require_valid
 from solver_models.annealing.search import Annealer, Order, timed_order
 from solver_models.clock import Deadline, WorkClock
 from solver_models.list_scheduling.routing import balanced_routing
 from solver_models.list_scheduling.search import ListSearch
+from tests.problems import tight_problem
 
-STAGE = Stage(
-    forward_ns=10, input_grad_ns=11, weight_grad_ns=9, transfer_ns=1, activation_bytes=10, weight_grad_bytes=9
-)
-PROBLEM = Problem(
-    stages=(STAGE,) * 4,
-    slots=tuple(Slot(stages=(s,), sync_ns=3, capacity_bytes=40) for s in range(4)),
-    microbatches=(4,) * 5,
-    dead=frozenset({Worker(2, 1)}),
-)
+PROBLEM = tight_problem(5, 4, 4, dead=[Worker(2, 1)])
 
 
 def _start(target_ns: int = 0, workers: int = 1) -> tuple[Annealer, Order]:
