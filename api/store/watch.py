@@ -6,14 +6,13 @@ import asyncio
 import logging
 import sqlite3
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import closing
 from types import TracebackType
 from typing import Any, TypeAlias
 
 import psycopg
 from anyio import to_thread
 
-from api.store.engine import BUSY_TIMEOUT_S
+from api.store.file_version import FileVersion
 from api.store.notices import CHANNEL, read_notice
 from api.store.store import Store
 from planner.errors import StoreError
@@ -232,14 +231,14 @@ class EpochFeed:
             _LOG.warning("a notice on channel %s is not one of RePlan's: %.80r", CHANNEL, payload)
 
     async def _poll(self) -> None:
-        # The number that tells of others' writes is one of the connection, so the same one asks each time.
-        path = str(self._store.url.database)
-        connect = lambda: sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, check_same_thread=False)  # noqa: E731
-        with closing(await to_thread.run_sync(connect)) as connection:
-            seen = None
+        current = FileVersion(str(self._store.url.database))
+        seen = None
+        try:
             while True:
-                version = await to_thread.run_sync(lambda: connection.execute("PRAGMA data_version").fetchone()[0])
+                version = await to_thread.run_sync(current.read)
                 if version != seen:
                     await self._catch_up()
                     seen = version
                 await asyncio.sleep(self._poll_s)
+        finally:
+            await to_thread.run_sync(current.close)
