@@ -92,6 +92,7 @@ class PrecomputeEngine:
         self._paused_until = 0.0
         self._woken = asyncio.Event()
         self._loop: asyncio.Task[None] | None = None
+        self._claiming: asyncio.Future[OperationRecord | None] | None = None
         self._runs: dict[str, PrecomputeRun] = {}
 
     def start(self) -> None:
@@ -108,6 +109,12 @@ class PrecomputeEngine:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self._claiming is not None:
+            # Nobody waits for it any more, and it goes on all the same.
+            await asyncio.gather(self._claiming, return_exceptions=True)
+            # What it claimed, and what was claimed and not begun yet.
+            with contextlib.suppress(StoreError):
+                await to_thread.run_sync(self._store.release_operations, self.owner)
 
     def progress(self, operation_id: str) -> Progress | None:
         """How far an operation is that is being done here, with the time left; ``None`` where it is not, or not yet."""
@@ -138,7 +145,8 @@ class PrecomputeEngine:
     async def _begin_next(self) -> bool:
         """Claim an operation of a job that no other is done for, and begin it; whether there was one."""
         claim = partial(self._store.claim_operation, self.owner, self._lease_s, besides=tuple(self._working.values()))
-        operation = await to_thread.run_sync(claim)
+        self._claiming = asyncio.ensure_future(to_thread.run_sync(claim))
+        operation = await asyncio.shield(self._claiming)
         if operation is None:
             return False
         task = asyncio.create_task(self._do(operation), name=f"operation {operation.operation_id}")

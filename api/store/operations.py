@@ -266,6 +266,17 @@ class OperationRows(Database):
 
         return self._write(work)
 
+    def release_operations(self, owner: str) -> None:
+        """Put all operations that ``owner`` has back into the queue."""
+
+        def work(connection: sa.Connection) -> None:
+            o = OPERATIONS.c
+            update = OPERATIONS.update().where(o.owner == owner, o.state == "running")
+            now = self._now(connection)
+            connection.execute(update.values(state="queued", owner=None, lease_until=None, updated_at=now))
+
+        self._write(work)
+
     def cancel_operation(self, operation_id: str) -> OperationRecord:
         """Cancel an operation: at once where it is queued, else its owner is told with its next progress.
 

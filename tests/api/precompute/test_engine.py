@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -157,6 +159,42 @@ def test_closing_puts_the_operation_back_for_another(store: Store) -> None:
 
     with_engine(store, second, finish)
     assert len(second.asked) == 4
+
+
+def test_closing_puts_back_what_is_just_being_claimed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine closed while it claims an operation leaves that in the queue, not to a lease that has to run out."""
+    claim = store.claim_operation
+    began = threading.Event()
+
+    def claim_slowly(*values: Any, **options: Any) -> OperationRecord | None:
+        began.set()
+        time.sleep(0.2)
+        return claim(*values, **options)
+
+    monkeypatch.setattr(store, "claim_operation", claim_slowly)
+    operation = queue(store)
+
+    async def close(_engine: PrecomputeEngine) -> None:
+        assert await asyncio.to_thread(began.wait, 60)
+
+    with_engine(store, Here(), close, lease_s=3600)
+    time.sleep(0.3)  # a thread that nobody waited for has claimed it by now
+    left = store.operation(operation.operation_id)
+    assert (left.state, left.owner) == ("queued", None)
+
+
+def test_closing_puts_back_what_was_claimed_and_not_begun(store: Store) -> None:
+    """An engine closed in the moment after it claimed an operation leaves that in the queue."""
+    operation = queue(store)
+
+    async def claim_and_close() -> None:
+        engine = PrecomputeEngine(store=store, executor=Here(), lease_s=3600)
+        assert await engine._begin_next()
+        await engine.close()
+
+    asyncio.run(claim_and_close())
+    left = store.operation(operation.operation_id)
+    assert (left.state, left.owner) == ("queued", None)
 
 
 def test_cancelling_keeps_what_was_made_and_the_lease_holds_meanwhile(store: Store) -> None:
