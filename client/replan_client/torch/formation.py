@@ -305,6 +305,7 @@ class Formation:
         LinkBrokenError
             If some do not connect.
         """
+        pause_s = self._limits.pause_s(len(members))
         linking = Linking(
             self._rendezvous.links_store(generation),
             [member.position for member in members],
@@ -312,13 +313,18 @@ class Formation:
             backend=self._backend,
             device=self._device,
             timeout_s=self._limits.link_timeout_s,
+            pause_s=pause_s,
         )
         looked = time.monotonic()
-        while not linking.is_done(self._limits.pause_s(len(members))):
-            if self._newer(generation) is not None or self._rendezvous.is_over(generation):
-                linking.abandon()
-                return None
-            if time.monotonic() - looked > self._limits.look_s:
-                looked = time.monotonic()
-                self._report(generation, assignment.names, version, is_late=False)
+        try:
+            while not linking.is_done(pause_s):
+                if self._newer(generation) is not None or self._rendezvous.is_over(generation):
+                    linking.abandon()
+                    return None
+                if time.monotonic() - looked > self._limits.look_s:
+                    looked = time.monotonic()
+                    self._report(generation, assignment.names, version, is_late=False)
+        except BaseException:
+            linking.abandon()
+            raise
         return linking.links()

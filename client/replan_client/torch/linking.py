@@ -9,16 +9,22 @@ import torch
 from torch.distributed import Store
 
 from replan_client.operation import Worker
+from replan_client.torch.abandonable import AbandonableStore
 from replan_client.torch.links import Links
 
 
 class Linking:
     """Links under way.
 
+    The process does not end before the thread has: torch would end it with an abort where the thread comes back from a wait
+    meanwhile. That is soon after :meth:`abandon`, where gloo makes connections by the time-out at the latest.
+
     Parameters
     ----------
     store
         For the thread alone.
+    pause_s
+        Seconds between two looks into the store for those who have not come, above 0.
     positions, me, backend, device, timeout_s
         As for :class:`replan_client.torch.links.Links`.
     """
@@ -32,7 +38,11 @@ class Linking:
         backend: str,
         device: torch.device,
         timeout_s: float,
+        pause_s: float,
     ) -> None:
+        # nccl connects later, when the links are first used.
+        self._waiting = AbandonableStore(store, pause_s=pause_s) if backend == "gloo" else None
+        within = store if self._waiting is None else self._waiting
         self._lock = threading.Lock()
         self._done = threading.Event()
         self._is_abandoned = False
@@ -41,7 +51,7 @@ class Linking:
 
         def make() -> None:
             try:
-                links = Links(store, positions, me, backend=backend, device=device, timeout_s=timeout_s)
+                links = Links(within, positions, me, backend=backend, device=device, timeout_s=timeout_s)
             # Raised where the links are asked for.
             except BaseException as error:
                 self._error = error
@@ -53,7 +63,7 @@ class Linking:
                         self._links = links
             self._done.set()
 
-        threading.Thread(target=make, name=f"linking {me}", daemon=True).start()
+        threading.Thread(target=make, name=f"linking {me}").start()
 
     def is_done(self, timeout_s: float) -> bool:
         """Whether they are made, or cannot be, after waiting for at most so long."""
@@ -73,7 +83,9 @@ class Linking:
         return self._links
 
     def abandon(self) -> None:
-        """Close them as soon as they are made; the thread ends by itself, by the time-out at the latest."""
+        """Give them up; those that are made all the same are closed, at once or when they are made."""
+        if self._waiting is not None:
+            self._waiting.abandon()
         with self._lock:
             self._is_abandoned = True
             links, self._links = self._links, None
